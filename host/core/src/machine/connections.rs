@@ -1,0 +1,152 @@
+//! Clusters: connected while a query names them, and connected anew when their kubeconfig changes.
+
+use super::{Core, Effect, Timer};
+use crate::clusters::{ClusterSource, ClusterState};
+use crate::failure::{Failure, FailureReason};
+use crate::name::ClusterId;
+use crate::query::Finding;
+use crate::registry::User;
+use crate::time::Time;
+use crate::watches::WatchState;
+
+impl Core {
+    pub(super) fn is_connected(&self, id: ClusterId) -> bool {
+        self.clusters
+            .get(id)
+            .is_some_and(|cluster| cluster.state == ClusterState::Connected)
+    }
+
+    /// One more query names the cluster. The first one begins to follow its kubeconfig.
+    pub(super) fn use_cluster(&mut self, id: ClusterId, now: Time) {
+        let Some(cluster) = self.clusters.get_mut(id) else {
+            return;
+        };
+        cluster.queries += 1;
+        if let ClusterSource::Kubeconfig(source) = &cluster.source
+            && cluster.kubeconfig.is_none()
+        {
+            let query = source.query();
+            let kubeconfig = self.register(query, User::Cluster(id), now);
+            if let Some(cluster) = self.clusters.get_mut(id) {
+                cluster.kubeconfig = Some(kubeconfig);
+            }
+            self.kubeconfig_changed(id, now);
+        }
+    }
+
+    /// One query less names the cluster. Without any it is let go after a while.
+    pub(super) fn release_cluster(&mut self, id: ClusterId, now: Time) {
+        let Some(cluster) = self.clusters.get_mut(id) else {
+            return;
+        };
+        cluster.queries = cluster.queries.saturating_sub(1);
+        if cluster.queries == 0 && id != ClusterId::HOST {
+            self.set_timer(now + self.settings.linger, Timer::Cluster(id));
+        }
+    }
+
+    /// A timer of the cluster fired: it is let go if nobody names it, or connected again if that failed.
+    pub(super) fn cluster_due(&mut self, id: ClusterId, now: Time) {
+        let Some(cluster) = self.clusters.get(id) else { return };
+        if cluster.queries > 0 {
+            if matches!(cluster.state, ClusterState::Failed(_)) {
+                self.kubeconfig_changed(id, now);
+            }
+            return;
+        }
+        let kubeconfig = cluster.kubeconfig;
+        for key in self.watches.of_cluster(id) {
+            self.forget_watch(&key, now);
+        }
+        self.clusters.forget(id);
+        self.effects.push_back(Effect::Disconnect(id));
+        if let Some(query) = kubeconfig {
+            self.unregister(query, &User::Cluster(id), now);
+        }
+    }
+
+    /// The Secret with a cluster's kubeconfig was read, or changed.
+    pub(super) fn kubeconfig_changed(&mut self, id: ClusterId, now: Time) {
+        let Some(cluster) = self.clusters.get(id) else { return };
+        let ClusterSource::Kubeconfig(source) = &cluster.source else {
+            return;
+        };
+        let source = source.clone();
+        let failure = match cluster.kubeconfig.and_then(|query| self.finding(query)) {
+            Some(Finding::Found(secret)) => {
+                if let Some(cluster) = self.clusters.get_mut(id) {
+                    cluster.attempt += 1;
+                    let attempt = cluster.attempt;
+                    self.effects.push_back(Effect::Connect {
+                        cluster: id,
+                        attempt,
+                        source,
+                        secret,
+                    });
+                }
+                return;
+            }
+            Some(Finding::Missing) => {
+                let home = self.cluster_name(source.home);
+                let message = format!(
+                    "kubeconfig Secret {}/{} is not in cluster {home}: create it, or name another",
+                    source.namespace, source.name
+                );
+                Failure::new(FailureReason::Unreachable, message)
+            }
+            Some(Finding::Failed(failure)) => failure,
+            Some(Finding::Matches(_)) | None => return,
+        };
+        self.fail_cluster(id, &failure, now);
+    }
+
+    /// Tells that a connection stands. All watches of the cluster move to it.
+    pub fn connected(&mut self, id: ClusterId, attempt: u64, uid: &str) {
+        let Some(cluster) = self.clusters.get_mut(id).filter(|cluster| cluster.attempt == attempt) else {
+            return;
+        };
+        cluster.state = ClusterState::Connected;
+        cluster.failures = 0;
+        let another = cluster.uid.as_deref().is_some_and(|before| before != uid);
+        cluster.uid = Some(uid.into());
+        for key in self.watches.of_cluster(id) {
+            if another {
+                self.cache.forget_versions(id, &key.kind);
+            }
+            self.restart_watch(&key);
+        }
+    }
+
+    /// Tells that a connection could not be made. It is tried again after a while, and when the kubeconfig changes.
+    pub fn connect_failed(&mut self, id: ClusterId, attempt: u64, failure: &Failure, now: Time) {
+        let Some(cluster) = self.clusters.get_mut(id).filter(|cluster| cluster.attempt == attempt) else {
+            return;
+        };
+        cluster.failures += 1;
+        let failures = cluster.failures;
+        self.fail_cluster(id, failure, now);
+        let delay = self.retry_delay(failures);
+        self.set_timer(now + delay, Timer::Cluster(id));
+    }
+
+    fn fail_cluster(&mut self, id: ClusterId, failure: &Failure, now: Time) {
+        let Some(cluster) = self.clusters.get_mut(id) else {
+            return;
+        };
+        cluster.state = ClusterState::Failed(failure.clone());
+        for key in self.watches.of_cluster(id) {
+            let ended = self.watches.end(&key, WatchState::Failed(failure.clone())).flatten();
+            self.effects.extend(ended.map(Effect::StopWatch));
+            for query in self
+                .watches
+                .get(&key)
+                .into_iter()
+                .flat_map(|watch| &watch.queries)
+                .copied()
+                .collect::<Vec<_>>()
+            {
+                self.fail_query(query, failure, now);
+            }
+        }
+    }
+}

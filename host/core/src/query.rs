@@ -1,0 +1,136 @@
+//! What a primary depends on: a question, never what it found.
+
+use std::sync::Arc;
+
+use crate::change::Metadata;
+use crate::failure::Failure;
+use crate::name::{ClusterId, Kind, ObjectKey, ObjectName, Version};
+use crate::selector::Selector;
+
+/// A query that is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct QueryId(pub(crate) u32);
+
+/// One thing that something depends on. Equal queries share an answer.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Query {
+    /// Where to look.
+    pub cluster: ClusterId,
+    /// For objects of which kind.
+    pub kind: Kind,
+    /// For which of them.
+    pub target: Target,
+    /// How much of them is declared.
+    pub fields: Fields,
+}
+
+/// Which objects of a kind a query is about.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// The one with this name.
+    Named(ObjectName),
+    /// All that a label selector matches.
+    Selected {
+        /// Where they are looked for.
+        namespaces: Namespaces,
+        /// What their labels must be.
+        selector: Selector,
+    },
+}
+
+/// Where the objects of a selection are looked for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Namespaces {
+    /// In all of the cluster, cluster-scoped objects included.
+    All,
+    /// In these, sorted.
+    Listed(Arc<[Arc<str>]>),
+}
+
+impl Namespaces {
+    /// Namespaces by name.
+    pub fn listed(names: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let mut names: Vec<_> = names.into_iter().collect();
+        names.sort();
+        names.dedup();
+        Namespaces::Listed(names.into())
+    }
+
+    pub(crate) fn contain(&self, namespace: Option<&Arc<str>>) -> bool {
+        match self {
+            Namespaces::All => true,
+            Namespaces::Listed(names) => namespace.is_some_and(|name| names.binary_search(name).is_ok()),
+        }
+    }
+}
+
+/// How much of an object is declared, kept and compared. The uid and the deletion timestamp always are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fields {
+    /// All but managed fields and the resource version.
+    Whole,
+    /// `apiVersion`, `kind` and `metadata`.
+    Metadata,
+    /// What these field paths name.
+    Paths(Arc<[Arc<str>]>),
+}
+
+impl Fields {
+    /// Field paths in their canonical form.
+    pub fn paths(paths: impl IntoIterator<Item = Arc<str>>) -> Self {
+        let mut paths: Vec<_> = paths.into_iter().collect();
+        paths.sort();
+        paths.dedup();
+        Fields::Paths(paths.into())
+    }
+}
+
+impl Query {
+    /// Whether this query finds the object while its metadata is this.
+    pub fn matches(&self, object: &ObjectKey, metadata: &Metadata) -> bool {
+        self.cluster == object.cluster
+            && self.kind == object.kind
+            && match &self.target {
+                Target::Named(name) => *name == object.name,
+                Target::Selected { namespaces, selector } => {
+                    namespaces.contain(object.name.namespace.as_ref()) && selector.matches(&metadata.labels)
+                }
+            }
+    }
+}
+
+/// What a query finds now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// The named object.
+    Found(FoundObject),
+    /// The named object is not there.
+    Missing,
+    /// The selected objects, ordered by namespace and name.
+    Matches(Vec<FoundObject>),
+    /// Nothing is known.
+    Failed(Failure),
+}
+
+impl Finding {
+    /// The texts of the objects that were found.
+    pub fn texts(&self) -> impl Iterator<Item = Arc<str>> {
+        let objects = match self {
+            Finding::Found(object) => std::slice::from_ref(object),
+            Finding::Matches(objects) => objects,
+            Finding::Missing | Finding::Failed(_) => &[],
+        };
+        objects.iter().map(|object| object.text.clone())
+    }
+}
+
+/// An object as a query declared it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundObject {
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// The version at which it was seen.
+    pub version: Version,
+    /// What the query's fields declare, as compact JSON.
+    pub text: Arc<str>,
+}
