@@ -1,0 +1,163 @@
+//! Connections to API servers.
+
+use std::path::Path;
+use std::time::Duration;
+
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
+
+use crate::client::client;
+use crate::discovery::Discovery;
+use crate::error::Error;
+use crate::kubeconfig;
+
+/// A connection to one API server, with one set of credentials.
+pub struct Connection {
+    name: String,
+    uid: String,
+    pub(crate) client: Client,
+    pub(crate) discovery: Discovery,
+}
+
+impl Connection {
+    /// Connects to the cluster of a kubeconfig file, or to the one that this process runs in. `name` is for messages.
+    ///
+    /// # Errors
+    /// The file is missing or unusable, there is no cluster to run in, or the API server cannot be reached.
+    pub async fn to_home(name: &str, file: Option<&Path>, context: Option<&str>) -> Result<Self, HomeError> {
+        let config = match file {
+            None => Config::incluster().map_err(|_| HomeError::NotInCluster)?,
+            Some(path) => {
+                let unusable = |source| HomeError::File {
+                    path: path.display().to_string(),
+                    source,
+                };
+                let file = Kubeconfig::read_from(path).map_err(unusable)?;
+                let options = KubeConfigOptions {
+                    context: context.map(str::to_owned),
+                    ..Default::default()
+                };
+                Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)?
+            }
+        };
+        let server = config.cluster_url.to_string();
+        let connection = Connection::new(name, config).await;
+        connection.map_err(|source| HomeError::Server {
+            server,
+            source: Box::new(source),
+        })
+    }
+
+    /// Connects to the cluster of a kubeconfig that was found in a Secret.
+    ///
+    /// # Errors
+    /// The kubeconfig is refused, or the API server cannot be reached. No error repeats a part of the kubeconfig.
+    pub async fn to_inline(name: &str, kubeconfig: &str) -> Result<Self, Error> {
+        let config = kubeconfig::inline(kubeconfig)
+            .await
+            .map_err(|source| Error::Kubeconfig {
+                cluster: name.to_owned(),
+                source,
+            })?;
+        Connection::new(name, config).await
+    }
+
+    async fn new(name: &str, config: Config) -> Result<Self, Error> {
+        let failed = |source| Error::Request {
+            cluster: name.to_owned(),
+            source,
+        };
+        let server = config.cluster_url.to_string();
+        let client = client(config).map_err(failed)?;
+        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
+        let uid = match in_time(name, namespaces.get_metadata("kube-system")).await {
+            Ok(namespace) => namespace.metadata.uid.unwrap_or(server),
+            // Without the right to look at it, the address has to do.
+            Err(Error::Request {
+                source: kube::Error::Api(status),
+                ..
+            }) if matches!(status.code, 403 | 404) => server,
+            Err(error) => return Err(error),
+        };
+        Ok(Connection {
+            name: name.to_owned(),
+            uid,
+            client,
+            discovery: Discovery::default(),
+        })
+    }
+
+    /// What the cluster is called in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The uid of the cluster's kube-system namespace, or its address where that may not be read.
+    pub fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// Sends a request and gives the text of the answer.
+    pub(crate) async fn text(&self, request: http::Request<Vec<u8>>) -> Result<String, Error> {
+        in_time(&self.name, self.client.request_text(request)).await
+    }
+
+    pub(crate) fn failed(&self, source: kube::Error) -> Error {
+        Error::Request {
+            cluster: self.name.clone(),
+            source,
+        }
+    }
+
+    pub(crate) fn protocol(&self, problem: impl ToString) -> Error {
+        Error::Protocol {
+            cluster: self.name.clone(),
+            problem: problem.to_string(),
+        }
+    }
+}
+
+/// How long an answer may take to come, pages and writes through slow webhooks included. The API server itself gives up
+/// after a minute; a run that waits so long for nothing is better tried again.
+const ANSWER: Duration = Duration::from_secs(35);
+
+/// Waits for the answer to a request, but not for ever.
+pub(crate) async fn in_time<T>(
+    cluster: &str,
+    answer: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, Error> {
+    match tokio::time::timeout(ANSWER, answer).await {
+        Ok(answer) => answer.map_err(|source| Error::Request {
+            cluster: cluster.to_owned(),
+            source,
+        }),
+        Err(_) => Err(Error::TimedOut {
+            cluster: cluster.to_owned(),
+            after: ANSWER,
+        }),
+    }
+}
+
+/// Why there is no connection to the host's own cluster.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// No kubeconfig was named, and this process does not run in a cluster.
+    #[error("no cluster: name a kubeconfig with --kubeconfig, or run in a Pod with a service account")]
+    NotInCluster,
+    /// The kubeconfig file cannot be used.
+    #[error("kubeconfig {path}: {source}")]
+    File {
+        /// Where it is.
+        path: String,
+        /// What is wrong with it.
+        source: kube::config::KubeconfigError,
+    },
+    /// The API server cannot be reached.
+    #[error("API server {server}: {source}")]
+    Server {
+        /// Its address.
+        server: String,
+        /// What went wrong.
+        source: Box<Error>,
+    },
+}

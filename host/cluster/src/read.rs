@@ -1,0 +1,142 @@
+//! Reads: lists, page by page, filtered by the API server.
+
+use kube::core::Request;
+use kube::core::params::ListParams;
+use patchbay_core::{ReadRequest, ReadScope, Version};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::connection::Connection;
+use crate::discovery::Resource;
+use crate::error::Error;
+use crate::object::{RawObject, problem};
+
+/// Objects a page: some hundred keep one answer within a few MB and the API server's memory small.
+const PAGE: u32 = 500;
+
+/// What a read found.
+pub struct ReadAnswer {
+    /// The version of the collection at which it was so.
+    pub version: Version,
+    /// The objects.
+    pub objects: Vec<RawObject>,
+}
+
+#[derive(Deserialize)]
+struct List<'a> {
+    metadata: ListMetadata,
+    #[serde(borrow, default)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListMetadata {
+    resource_version: String,
+    r#continue: Option<String>,
+}
+
+/// Reads what core asks for.
+///
+/// # Errors
+/// The kind is not served, the scope does not fit it, or the API server refuses or cannot be reached.
+pub async fn read(connection: &Connection, request: &ReadRequest) -> Result<ReadAnswer, Error> {
+    let resource = connection.resource(&request.kind).await?;
+    let (namespace, params) = match &request.scope {
+        ReadScope::Named(name) => {
+            check_scope(connection, request, &resource, name.namespace.is_some())?;
+            (
+                name.namespace.clone(),
+                ListParams::default().fields(&format!("metadata.name={}", name.name)),
+            )
+        }
+        ReadScope::Selected { namespace, selector } => {
+            if namespace.is_some() {
+                check_scope(connection, request, &resource, true)?;
+            }
+            let params = ListParams::default().limit(PAGE);
+            (
+                namespace.clone(),
+                if selector.is_everything() {
+                    params
+                } else {
+                    params.labels(&selector.to_string())
+                },
+            )
+        }
+    };
+    let path = resource.path(namespace.as_deref());
+    let answer = pages(connection, &path, params).await;
+    if matches!(&answer, Err(Error::Request { source: kube::Error::Api(status), .. }) if status.code == 404) {
+        connection.forget_resource(&request.kind).await;
+    }
+    answer
+}
+
+fn check_scope(
+    connection: &Connection,
+    request: &ReadRequest,
+    resource: &Resource,
+    namespaced: bool,
+) -> Result<(), Error> {
+    let (kind, cluster) = (&request.kind, connection.name());
+    match (resource.namespaced, namespaced) {
+        (true, false) => Err(Error::Invalid(format!(
+            "{kind} in cluster {cluster} is namespaced: name a namespace"
+        ))),
+        (false, true) => Err(Error::Invalid(format!(
+            "{kind} in cluster {cluster} is cluster-scoped: leave the namespace out"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// All pages are of the version that the first one names.
+async fn pages(connection: &Connection, path: &str, mut params: ListParams) -> Result<ReadAnswer, Error> {
+    let mut answer: Option<ReadAnswer> = None;
+    loop {
+        let request = Request::new(path)
+            .list(&params)
+            .map_err(|error| connection.failed(kube::Error::BuildRequest(error)))?;
+        let text = connection.text(request).await?;
+        let list: List<'_> = serde_json::from_str(&text).map_err(|error| connection.protocol(problem(&error)))?;
+        let version = version(connection, &list.metadata.resource_version)?;
+        let answer = answer.get_or_insert_with(|| ReadAnswer {
+            version,
+            objects: Vec::new(),
+        });
+        for item in list.items.into_iter().flatten() {
+            answer
+                .objects
+                .push(RawObject::parse(item.get()).map_err(|problem| connection.protocol(problem))?);
+        }
+        match list.metadata.r#continue.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => {
+                return Ok(std::mem::replace(
+                    answer,
+                    ReadAnswer {
+                        version,
+                        objects: Vec::new(),
+                    },
+                ));
+            }
+        }
+    }
+}
+
+/// The version of a collection as it is now, at the price of one object's metadata.
+pub(crate) async fn collection_version(connection: &Connection, path: &str) -> Result<Version, Error> {
+    let params = ListParams::default().limit(1);
+    let request = Request::new(path)
+        .list_metadata(&params)
+        .map_err(|error| connection.failed(kube::Error::BuildRequest(error)))?;
+    let text = connection.text(request).await?;
+    let list: List<'_> = serde_json::from_str(&text).map_err(|error| connection.protocol(problem(&error)))?;
+    version(connection, &list.metadata.resource_version)
+}
+
+fn version(connection: &Connection, text: &str) -> Result<Version, Error> {
+    Version::parse(text)
+        .map_err(|_| connection.protocol(format!("the list's resourceVersion {text:?} is no whole number")))
+}

@@ -1,0 +1,256 @@
+//! Writes: server-side apply, deletes, patches and status.
+
+use kube::core::Request;
+use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use patchbay_core::{Kind, ObjectName};
+use serde_json::{Value, json};
+
+use crate::connection::Connection;
+use crate::discovery::Resource;
+use crate::error::{Error, WriteError};
+use crate::object::RawObject;
+
+/// When an apply may write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApplyMode {
+    /// Only if the object does not exist.
+    Create,
+    /// Only if the object exists with this uid.
+    Update(String),
+    /// In any case.
+    Upsert,
+}
+
+/// What becomes of an object's dependents when it is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// They are deleted afterwards.
+    Background,
+    /// They are deleted first.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// An object as it was after a write; none if it has gone.
+pub type Written = Option<RawObject>;
+
+impl Connection {
+    /// Applies an object with a field manager.
+    ///
+    /// # Errors
+    /// The kind is not served, or the API server refuses or cannot be reached.
+    pub async fn apply(
+        &self,
+        kind: &Kind,
+        object: &Value,
+        manager: &str,
+        mode: &ApplyMode,
+        force: bool,
+    ) -> Result<Written, WriteError> {
+        let resource = self.resource(kind).await?;
+        let (path, name) = self.place(kind, &resource, &object_name(object))?;
+        let request = match mode {
+            ApplyMode::Create => {
+                let params = PostParams {
+                    field_manager: Some(manager.to_owned()),
+                    ..PostParams::default()
+                };
+                Request::new(path).create(&params, object.to_string().into_bytes())
+            }
+            ApplyMode::Update(uid) => {
+                // With a uid that no object has, the API server refuses instead of creating one.
+                let mut object = object.clone();
+                object["metadata"]["uid"] = uid.as_str().into();
+                Request::new(path).patch(&name, &params(manager, force), &Patch::Apply(object))
+            }
+            ApplyMode::Upsert => Request::new(path).patch(&name, &params(manager, force), &Patch::Apply(object)),
+        };
+        self.send(kind, request).await
+    }
+
+    /// Applies an object's status. Kinds without a status subresource take it as a field like others.
+    ///
+    /// # Errors
+    /// As [`Connection::apply`].
+    pub async fn apply_status(
+        &self,
+        kind: &Kind,
+        name: &ObjectName,
+        uid: &str,
+        status: &Value,
+        manager: &str,
+    ) -> Result<Written, WriteError> {
+        let resource = self.resource(kind).await?;
+        let (path, object_name) = self.place(kind, &resource, name)?;
+        let mut object = identity(kind, name, uid);
+        object["status"] = status.clone();
+        let (request, params, patch) = (Request::new(path), params(manager, true), Patch::Apply(object));
+        let request = if resource.status {
+            request.patch_subresource("status", &object_name, &params, &patch)
+        } else {
+            request.patch(&object_name, &params, &patch)
+        };
+        self.send(kind, request).await
+    }
+
+    /// Adds a finalizer, by a manager that owns nothing else, so that it does not get in anybody's way.
+    ///
+    /// # Errors
+    /// As [`Connection::apply`].
+    pub async fn add_finalizer(
+        &self,
+        kind: &Kind,
+        name: &ObjectName,
+        uid: &str,
+        finalizer: &str,
+        manager: &str,
+    ) -> Result<Written, WriteError> {
+        let mut object = identity(kind, name, uid);
+        object["metadata"]["finalizers"] = json!([finalizer]);
+        self.apply(kind, &object, manager, &ApplyMode::Update(uid.to_owned()), true)
+            .await
+    }
+
+    /// Takes a finalizer off, whoever put it there. `finalizers` are those that the object was seen with; if others were
+    /// added or taken off meanwhile, the API server refuses.
+    ///
+    /// # Errors
+    /// As [`Connection::apply`].
+    pub async fn remove_finalizer(
+        &self,
+        kind: &Kind,
+        name: &ObjectName,
+        uid: &str,
+        finalizer: &str,
+        finalizers: &[String],
+    ) -> Result<Written, WriteError> {
+        let Some(position) = finalizers.iter().position(|other| other == finalizer) else {
+            return Ok(None);
+        };
+        let path = format!("/metadata/finalizers/{position}");
+        let operations = json!([
+            {"op": "test", "path": "/metadata/uid", "value": uid},
+            {"op": "test", "path": path, "value": finalizer},
+            {"op": "remove", "path": path},
+        ]);
+        self.patch(kind, name, None, &operations).await
+    }
+
+    /// Sends a JSON Patch.
+    ///
+    /// # Errors
+    /// As [`Connection::apply`]; a test in the patch failed.
+    pub async fn patch(
+        &self,
+        kind: &Kind,
+        name: &ObjectName,
+        subresource: Option<&str>,
+        operations: &Value,
+    ) -> Result<Written, WriteError> {
+        let resource = self.resource(kind).await?;
+        let (path, object_name) = self.place(kind, &resource, name)?;
+        let operations = serde_json::from_value(operations.clone()).map_err(|error| WriteError {
+            code: 0,
+            reason: "Invalid".to_owned(),
+            message: format!("the patch of {kind} {name} is no JSON Patch: {error}"),
+        })?;
+        let patch = Patch::<()>::Json(operations);
+        let request = Request::new(path);
+        let request = match subresource {
+            Some(subresource) => request.patch_subresource(subresource, &object_name, &PatchParams::default(), &patch),
+            None => request.patch(&object_name, &PatchParams::default(), &patch),
+        };
+        self.send(kind, request).await
+    }
+
+    /// Deletes an object, if it is still the one with this uid. One that has gone already is deleted.
+    ///
+    /// # Errors
+    /// As [`Connection::apply`].
+    pub async fn delete(
+        &self,
+        kind: &Kind,
+        name: &ObjectName,
+        uid: &str,
+        resource_version: Option<&str>,
+        propagation: Propagation,
+    ) -> Result<Written, WriteError> {
+        let resource = self.resource(kind).await?;
+        let (path, object_name) = self.place(kind, &resource, name)?;
+        let params = DeleteParams {
+            propagation_policy: Some(match propagation {
+                Propagation::Background => PropagationPolicy::Background,
+                Propagation::Foreground => PropagationPolicy::Foreground,
+                Propagation::Orphan => PropagationPolicy::Orphan,
+            }),
+            preconditions: Some(Preconditions {
+                uid: Some(uid.to_owned()),
+                resource_version: resource_version.map(str::to_owned),
+            }),
+            ..DeleteParams::default()
+        };
+        match self.send(kind, Request::new(path).delete(&object_name, &params)).await {
+            Err(error) if error.code == 404 => Ok(None),
+            other => other,
+        }
+    }
+
+    fn place(&self, kind: &Kind, resource: &Resource, name: &ObjectName) -> Result<(String, String), WriteError> {
+        let cluster = self.name();
+        let problem = match &name.namespace {
+            None if resource.namespaced => "is namespaced: set metadata.namespace",
+            Some(_) if !resource.namespaced => "is cluster-scoped: leave metadata.namespace out",
+            _ if name.name.is_empty() => "has no metadata.name: set it",
+            _ => return Ok((resource.path(name.namespace.as_deref()), name.name.to_string())),
+        };
+        Err(Error::Invalid(format!("{kind} {name} in cluster {cluster} {problem}")).into())
+    }
+
+    async fn send(
+        &self,
+        kind: &Kind,
+        request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+    ) -> Result<Written, WriteError> {
+        let request = request.map_err(|error| self.failed(kube::Error::BuildRequest(error)))?;
+        match self.text(request).await {
+            Ok(text) => Ok(RawObject::parse(&text).ok()),
+            Err(error) => {
+                let error = WriteError::from(error);
+                if error.code == 404 {
+                    self.forget_resource(kind).await;
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+fn params(manager: &str, force: bool) -> PatchParams {
+    PatchParams {
+        force,
+        field_manager: Some(manager.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+fn identity(kind: &Kind, name: &ObjectName, uid: &str) -> Value {
+    let mut object = json!({
+        "apiVersion": kind.api_version.as_ref(),
+        "kind": kind.kind.as_ref(),
+        "metadata": {"name": name.name.as_ref(), "uid": uid},
+    });
+    if let Some(namespace) = &name.namespace {
+        object["metadata"]["namespace"] = namespace.as_ref().into();
+    }
+    object
+}
+
+/// The name of an object of which nothing but JSON is known.
+fn object_name(object: &Value) -> ObjectName {
+    let metadata = &object["metadata"];
+    ObjectName::new(
+        metadata["namespace"].as_str(),
+        metadata["name"].as_str().unwrap_or_default(),
+    )
+}
