@@ -1,0 +1,88 @@
+//! A world of files, for trying a plugin without a cluster.
+
+use patchbay_cluster::RawObject;
+use patchbay_core::{ClusterId, Fields, Finding, FoundObject, Kind, ObjectKey, Target};
+use patchbay_plugin::contract::{Answer, Query};
+use serde_json::{Value, json};
+
+use crate::decide::{GivenUp, World};
+use crate::translate;
+
+/// The id under which plugins see the one cluster that files make up.
+pub const CLUSTER_ID: &str = "files";
+
+/// Objects from files. Whatever cluster a query names, they are what it finds.
+#[derive(Default)]
+pub struct Offline {
+    objects: Vec<(Kind, RawObject)>,
+}
+
+impl Offline {
+    /// Adds an object. What only an API server gives it is made up: a uid of its own and a version.
+    ///
+    /// # Errors
+    /// It has no `apiVersion`, `kind` or name.
+    pub fn add(&mut self, mut object: Value) -> Result<Value, String> {
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let api_version = text(&object["apiVersion"]).ok_or("it has no apiVersion")?;
+        let kind = text(&object["kind"]).ok_or("it has no kind")?;
+        text(&object["metadata"]["name"]).ok_or("it has no metadata.name")?;
+        let number = self.objects.len() + 1;
+        let metadata = &mut object["metadata"];
+        if text(&metadata["uid"]).is_none() {
+            metadata["uid"] = format!("00000000-0000-0000-0000-{number:012}").into();
+        }
+        metadata["resourceVersion"] = json!(number.to_string());
+        let raw = RawObject::parse(&object.to_string())?;
+        self.objects.push((Kind::new(api_version, kind), raw));
+        Ok(object)
+    }
+
+    fn find_one(&self, query: &Query) -> Finding {
+        let checked = match translate::checked(query) {
+            Ok(checked) => checked.on(ClusterId::HOST),
+            Err(failure) => {
+                let failure = patchbay_core::Failure::new(patchbay_core::FailureReason::Invalid, failure.message);
+                return Finding::Failed(failure);
+            }
+        };
+        let mut found: Vec<(&RawObject, FoundObject)> = self
+            .objects
+            .iter()
+            .filter(|(kind, object)| {
+                let key = ObjectKey {
+                    cluster: ClusterId::HOST,
+                    kind: kind.clone(),
+                    name: object.name.clone(),
+                };
+                checked.matches(&key, &object.metadata)
+            })
+            .filter_map(|(kind, object)| Some((object, found(kind, object, &checked.fields)?)))
+            .collect();
+        found.sort_by_key(|(object, _)| &object.name);
+        let mut found = found.into_iter().map(|(_, found)| found);
+        match checked.target {
+            Target::Named(_) => found.next().map_or(Finding::Missing, Finding::Found),
+            Target::Selected { .. } => Finding::Matches(found.collect()),
+        }
+    }
+}
+
+fn found(kind: &Kind, object: &RawObject, fields: &Fields) -> Option<FoundObject> {
+    let variant = object.variants(kind, std::slice::from_ref(fields)).ok()?.pop()?;
+    Some(FoundObject {
+        cluster: ClusterId::HOST,
+        version: object.metadata.version,
+        text: variant.text,
+    })
+}
+
+impl World for Offline {
+    fn find(&mut self, queries: &[Query]) -> Result<Vec<Answer>, GivenUp> {
+        let answers = queries.iter().map(|query| Answer {
+            id: query.id.clone(),
+            finding: translate::finding(self.find_one(query), |_| CLUSTER_ID.to_owned()),
+        });
+        Ok(answers.collect())
+    }
+}

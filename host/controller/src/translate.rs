@@ -1,0 +1,193 @@
+//! Between the contract's words and core's.
+
+use std::sync::Arc;
+
+use patchbay_core::{
+    ClusterId, Failure, FailureReason, Fields, Finding, FoundObject, Kind, KubeconfigKey, Namespaces, ObjectName,
+    Operator, Query, Requirement, Selector, Target,
+};
+use patchbay_fieldpath::FieldPath;
+use patchbay_plugin::contract;
+
+/// The kind of a contract's `object-kind`.
+pub fn kind_of(kind: &contract::ObjectKind) -> Kind {
+    Kind::new(kind.api_version.as_str(), kind.kind.as_str())
+}
+
+/// The name of a contract's `object-reference`.
+pub fn object_name_of(reference: &contract::ObjectReference) -> ObjectName {
+    ObjectName::new(reference.namespace.as_deref(), &reference.name)
+}
+
+/// What a query is about, once it makes sense.
+pub(crate) struct Checked<'a> {
+    cluster: &'a contract::Cluster,
+    kind: Kind,
+    target: Target,
+    fields: Fields,
+}
+
+impl Checked<'_> {
+    pub(crate) fn cluster(&self) -> &contract::Cluster {
+        self.cluster
+    }
+
+    pub(crate) fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    pub(crate) fn on(self, cluster: ClusterId) -> Query {
+        Query {
+            cluster,
+            kind: self.kind,
+            target: self.target,
+            fields: self.fields,
+        }
+    }
+}
+
+/// Checks a query for everything that can be told without a cluster.
+///
+/// # Errors
+/// It makes no sense, or this host does not serve it.
+pub(crate) fn checked(query: &contract::Query) -> Result<Checked<'_>, contract::QueryFailure> {
+    match &query.target {
+        contract::QueryTarget::Named(named) => {
+            let object = &named.object;
+            if object.name.is_empty() {
+                return Err(invalid(format!(
+                    "query {:?} names no object: its name is empty",
+                    query.id
+                )));
+            }
+            Ok(Checked {
+                cluster: &object.cluster,
+                kind: checked_kind(&query.id, &object.kind)?,
+                target: Target::Named(object_name_of(object)),
+                fields: fields(&query.id, &named.fields)?,
+            })
+        }
+        contract::QueryTarget::Selected(selected) => Ok(Checked {
+            cluster: &selected.cluster,
+            kind: checked_kind(&query.id, &selected.kind)?,
+            target: Target::Selected {
+                namespaces: match &selected.namespaces {
+                    contract::Namespaces::Everywhere => Namespaces::All,
+                    contract::Namespaces::Listed(names) => {
+                        Namespaces::listed(names.iter().map(|name| name.as_str().into()))
+                    }
+                    contract::Namespaces::Selected(_) => {
+                        return Err(unsupported("queries by a selector of namespaces"));
+                    }
+                },
+                selector: selector(&selected.selector),
+            },
+            fields: fields(&query.id, &selected.fields)?,
+        }),
+        contract::QueryTarget::Owned(_) => Err(unsupported("queries of owned objects")),
+        contract::QueryTarget::Repository(_) => Err(unsupported("queries of repositories")),
+    }
+}
+
+fn checked_kind(id: &str, kind: &contract::ObjectKind) -> Result<Kind, contract::QueryFailure> {
+    if kind.api_version.is_empty() || kind.kind.is_empty() {
+        return Err(invalid(format!("query {id:?} names no kind: set apiVersion and kind")));
+    }
+    Ok(kind_of(kind))
+}
+
+fn fields(id: &str, fields: &contract::Fields) -> Result<Fields, contract::QueryFailure> {
+    Ok(match fields {
+        contract::Fields::Whole => Fields::Whole,
+        contract::Fields::MetadataOnly => Fields::Metadata,
+        contract::Fields::Paths(paths) => {
+            let canonical = paths.iter().map(|path| {
+                let path = FieldPath::parse(path).map_err(|error| invalid(format!("query {id:?}: {error}")))?;
+                Ok(path.to_string().into())
+            });
+            Fields::paths(canonical.collect::<Result<Vec<Arc<str>>, _>>()?)
+        }
+    })
+}
+
+pub(crate) fn selector(selector: &contract::LabelSelector) -> Selector {
+    let values = |values: &[String]| values.iter().map(|value| value.as_str().into()).collect();
+    let pairs = selector
+        .match_labels
+        .iter()
+        .map(|(key, value)| Requirement::equals(key.as_str(), value.as_str()));
+    let expressions = selector.match_expressions.iter().map(|requirement| Requirement {
+        key: requirement.key.as_str().into(),
+        operator: match requirement.operator {
+            contract::LabelOperator::IsIn => Operator::In(values(&requirement.values)),
+            contract::LabelOperator::NotIn => Operator::NotIn(values(&requirement.values)),
+            contract::LabelOperator::Exists => Operator::Exists,
+            contract::LabelOperator::DoesNotExist => Operator::DoesNotExist,
+        },
+    });
+    Selector::new(pairs.chain(expressions))
+}
+
+pub(crate) fn kubeconfig_key(secret: &contract::SecretKey, primary_cluster: ClusterId) -> KubeconfigKey {
+    KubeconfigKey {
+        home: match secret.home {
+            contract::Home::PrimaryCluster => primary_cluster,
+            contract::Home::HostCluster => ClusterId::HOST,
+        },
+        namespace: secret.namespace.as_str().into(),
+        name: secret.name.as_str().into(),
+        key: secret.key.as_str().into(),
+    }
+}
+
+/// A finding in the contract's words. `cluster_id` tells how plugins know a cluster.
+pub(crate) fn finding(finding: Finding, cluster_id: impl Fn(ClusterId) -> String) -> contract::Finding {
+    match finding {
+        Finding::Found(found) => contract::Finding::Found(object(&found, &cluster_id)),
+        Finding::Missing => contract::Finding::Missing,
+        Finding::Matches(matches) => {
+            contract::Finding::Matches(matches.iter().map(|found| object(found, &cluster_id)).collect())
+        }
+        Finding::Failed(failed) => contract::Finding::Failed(failure(&failed)),
+    }
+}
+
+pub(crate) fn object(found: &FoundObject, cluster_id: impl Fn(ClusterId) -> String) -> contract::Object {
+    contract::Object {
+        cluster_id: cluster_id(found.cluster),
+        resource_version: found.version.to_string(),
+        json: found.text.to_string(),
+    }
+}
+
+fn failure(failure: &Failure) -> contract::QueryFailure {
+    use contract::QueryFailureReason as Reason;
+    contract::QueryFailure {
+        reason: match failure.reason {
+            FailureReason::NoSuchKind => Reason::NoSuchKind,
+            FailureReason::Forbidden => Reason::Forbidden,
+            FailureReason::Unreachable => Reason::Unreachable,
+            FailureReason::Invalid => Reason::Invalid,
+            FailureReason::TooLarge => Reason::TooLarge,
+        },
+        message: failure.message.to_string(),
+    }
+}
+
+pub(crate) fn refused(reason: contract::QueryFailureReason, message: impl Into<String>) -> contract::QueryFailure {
+    contract::QueryFailure {
+        reason,
+        message: message.into(),
+    }
+}
+
+fn invalid(message: String) -> contract::QueryFailure {
+    refused(contract::QueryFailureReason::Invalid, message)
+}
+
+fn unsupported(what: &str) -> contract::QueryFailure {
+    refused(
+        contract::QueryFailureReason::Unsupported,
+        format!("this host does not serve {what}"),
+    )
+}

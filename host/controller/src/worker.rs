@@ -1,0 +1,271 @@
+//! One run, from the effect that begins it to the message that ends it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::runtime::events::Recorder;
+use patchbay_cluster::{Connection, Severity, send_event};
+use patchbay_core::{Kind, Metadata, ObjectKey, PrimaryKey, RunId, RunResult, Wake};
+use patchbay_plugin::contract::{self, Answer, Query};
+use patchbay_plugin::{Executor, JobError, LogSink};
+use serde_json::Value;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::oneshot;
+
+use crate::attached::Attached;
+use crate::decide::{Blocked, Decision, GivenUp, World, decide};
+use crate::memory::LastRun;
+use crate::messages::{Message, Reply};
+use crate::scrub::ScrubbedLog;
+use crate::writer::{Report, Writer};
+
+/// What a run is about, and whom it talks to.
+pub(crate) struct RunContext {
+    pub(crate) run: RunId,
+    pub(crate) key: PrimaryKey,
+    pub(crate) attached: Arc<Attached>,
+    pub(crate) kind: Kind,
+    /// The primary's cluster.
+    pub(crate) connection: Arc<Connection>,
+    /// The primary as an object of that cluster.
+    pub(crate) object: ObjectKey,
+    pub(crate) uid: String,
+    pub(crate) recorder: Recorder,
+    pub(crate) driver: Sender<Message>,
+}
+
+/// What a run begins with.
+pub(crate) struct Begun {
+    pub(crate) primary: contract::Object,
+    pub(crate) deleting: bool,
+    pub(crate) wakes: Vec<Wake>,
+    pub(crate) last: Option<Arc<LastRun>>,
+}
+
+/// How a run ended, before it is told to the driver.
+struct Ended {
+    result: RunResult,
+    report: Report,
+}
+
+pub(crate) async fn run(context: Arc<RunContext>, executor: Arc<Executor>, begun: Begun) {
+    let wakes: Vec<String> = begun.wakes.iter().map(ToString::to_string).collect();
+    tracing::debug!(primary = %context.name(), wakes = wakes.join("; "), "run");
+    if let Some(Ended { result, report }) = conduct(&context, &executor, begun).await {
+        let Report { last, written, .. } = report;
+        let message = Message::Finished {
+            run: context.run,
+            result,
+            last,
+            written,
+        };
+        let _ = context.driver.send(message).await;
+    }
+}
+
+async fn conduct(context: &Arc<RunContext>, executor: &Executor, begun: Begun) -> Option<Ended> {
+    let last = begun.last.clone();
+    let last = last.as_deref();
+    let primary: Value = match serde_json::from_str(&begun.primary.json) {
+        Ok(primary) => primary,
+        Err(error) => return Some(context.blocked(last, &format!("the primary cannot be read: {error}"))),
+    };
+    let finalizer = context.attached.plugin.description().finalizer.as_deref();
+    if begun.deleting && !finalizer.is_some_and(|finalizer| finalizers(&primary).iter().any(|held| held == finalizer)) {
+        // Somebody else holds it, or nobody does: there is nothing for this plugin to finish.
+        return Some(Ended {
+            result: RunResult::Done {
+                again_after: None,
+                again: false,
+            },
+            report: Report::default(),
+        });
+    }
+    let decision = context.decided(executor, begun).await;
+    let writer = Writer::new(context, &primary, last);
+    match decision {
+        Err(error) => Some(context.blocked(last, &error.to_string())),
+        Ok(Decision::GivenUp) => None,
+        Ok(Decision::Blocked(blocked)) => Some(context.blocked(last, &blocked.to_string())),
+        Ok(Decision::Failure(failure)) => {
+            let mut report = writer.status_only(failure.status.as_deref()).await;
+            context.report_failure(last, &mut report, &failure.reason, &failure.message);
+            let permanent = failure.permanent;
+            Some(Ended {
+                result: RunResult::Failed { permanent },
+                report,
+            })
+        }
+        Ok(Decision::Outcome { outcome, done }) => {
+            if let Some(what) = unserved(&outcome) {
+                let message = format!("the plugin asks for {what}, which this host does not serve");
+                return Some(context.blocked(last, &message));
+            }
+            let report = writer.write(&outcome, done).await;
+            if report.failed {
+                let result = RunResult::WriteFailed;
+                return Some(Ended { result, report });
+            }
+            for event in &outcome.events {
+                let severity = match event.severity {
+                    contract::EventSeverity::Normal => Severity::Normal,
+                    contract::EventSeverity::Warning => Severity::Warning,
+                };
+                context.event(severity, &event.reason, &event.message);
+            }
+            let result = RunResult::Done {
+                again_after: outcome.again_after.map(Duration::from_millis),
+                again: outcome.again_if_written && report.changed,
+            };
+            Some(Ended { result, report })
+        }
+    }
+}
+
+/// What an outcome asks for and this host does not do.
+fn unserved(outcome: &contract::Outcome) -> Option<&'static str> {
+    if !outcome.protect.is_empty() {
+        Some("protection of objects")
+    } else if outcome.prune.is_some() {
+        Some("pruning")
+    } else if !outcome.controllers.is_empty() {
+        Some("further controllers")
+    } else {
+        None
+    }
+}
+
+impl RunContext {
+    /// The primary's kind and name, for messages.
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.kind.kind, self.key.name)
+    }
+
+    /// Has the plugin decide, on a plugin thread.
+    async fn decided(self: &Arc<Self>, executor: &Executor, begun: Begun) -> Result<Decision, JobError> {
+        let Begun {
+            primary,
+            deleting,
+            last,
+            ..
+        } = begun;
+        let told = contract::Primary {
+            object: primary,
+            parent: None,
+            last_writes: last.map(|last| last.results.clone()).unwrap_or_default(),
+            config: self.attached.config.clone(),
+            time: now().as_second().unsigned_abs(),
+        };
+        let context = self.clone();
+        executor.run(move || context.decide(&told, deleting)).await
+    }
+
+    fn decide(self: &Arc<Self>, primary: &contract::Primary, deleting: bool) -> Decision {
+        let plugin = &self.attached.plugin;
+        let log = Arc::new(ScrubbedLog::new(plugin.name(), self.name()));
+        if *self.kind.kind == *"Secret" {
+            log.add([primary.object.json.as_str().into()]);
+        }
+        let mut world = Asking {
+            context: self,
+            log: &log,
+            unsettled: false,
+        };
+        let sink: Arc<dyn LogSink> = log.clone();
+        let decision = decide(plugin, primary, deleting, sink, &mut world);
+        if world.unsettled {
+            Decision::Blocked(Blocked::Unsettled)
+        } else {
+            decision
+        }
+    }
+
+    /// The end of a run in which the plugin did not get to decide.
+    fn blocked(self: &Arc<Self>, last: Option<&LastRun>, message: &str) -> Ended {
+        let mut report = Report::unwritten(last);
+        self.report_failure(last, &mut report, "RunFailed", message);
+        Ended {
+            result: RunResult::Failed { permanent: false },
+            report,
+        }
+    }
+
+    /// Tells of a failure, unless the run before failed in the same way: a primary that is tried again and again must not
+    /// write events for ever.
+    fn report_failure(self: &Arc<Self>, last: Option<&LastRun>, report: &mut Report, reason: &str, message: &str) {
+        let failure = Some((reason.to_owned(), message.to_owned()));
+        if last.is_none_or(|last| last.failure != failure) {
+            let plugin = self.attached.plugin.name();
+            tracing::warn!(plugin, primary = %self.name(), reason, "{message}");
+            self.event(Severity::Warning, reason, message);
+        }
+        report.last.failure = failure;
+    }
+
+    /// Sends an event about the primary, in its own time. One that cannot be sent is logged; nothing depends on it.
+    fn event(self: &Arc<Self>, severity: Severity, reason: &str, message: &str) {
+        let (context, reason, message) = (self.clone(), reason.to_owned(), message.to_owned());
+        tokio::spawn(async move {
+            let about = (&context.kind, &context.key.name, context.uid.as_str());
+            let sent = send_event(
+                &context.connection,
+                &context.recorder,
+                about,
+                severity,
+                &reason,
+                &message,
+            )
+            .await;
+            if let Err(error) = sent {
+                tracing::warn!(primary = %context.name(), reason, %error, "an event could not be sent");
+            }
+        });
+    }
+}
+
+/// Asks the driver, from a plugin thread. The driver answers from memory, so the thread waits for microseconds.
+struct Asking<'a> {
+    context: &'a Arc<RunContext>,
+    log: &'a ScrubbedLog,
+    unsettled: bool,
+}
+
+impl World for Asking<'_> {
+    fn find(&mut self, queries: &[Query]) -> Result<Vec<Answer>, GivenUp> {
+        let (reply, answer) = oneshot::channel();
+        let message = Message::Ask {
+            context: self.context.clone(),
+            queries: queries.to_vec(),
+            reply,
+        };
+        self.context.driver.blocking_send(message).map_err(|_| GivenUp)?;
+        match answer.blocking_recv() {
+            Ok(Reply::Answers { answers, secrets }) => {
+                self.log.add(secrets);
+                Ok(answers)
+            }
+            Ok(Reply::Unsettled) => {
+                self.unsettled = true;
+                Err(GivenUp)
+            }
+            Ok(Reply::GivenUp) | Err(_) => Err(GivenUp),
+        }
+    }
+}
+
+/// An object's finalizers.
+pub(crate) fn finalizers(object: &Value) -> Vec<String> {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    finalizers
+        .into_iter()
+        .flatten()
+        .filter_map(|name| name.as_str().map(str::to_owned))
+        .collect()
+}
+
+pub(crate) fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
+/// Metadata of an object after a write, under the key that core knows it by.
+pub(crate) type WrittenObject = (ObjectKey, Metadata);
