@@ -1,0 +1,36 @@
+//! The patchbay host and its tools.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod crds;
+mod inspect;
+mod load;
+mod manifests;
+mod output;
+mod render;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command, PluginCommand};
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Render(arguments) => render::render(&arguments),
+        Command::Plugin(PluginCommand::Inspect(arguments)) => inspect::inspect(&arguments),
+        Command::Crds => crds::print(),
+        Command::Completion { shell } => cli::completion(shell),
+    };
+    match done {
+        Ok(code) => code,
+        // Whoever read the output has read enough.
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("patchbay: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
