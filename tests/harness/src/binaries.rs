@@ -1,0 +1,32 @@
+//! Where the programs under test are.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+/// The host's binary.
+pub fn host() -> Result<PathBuf> {
+    named_by("PATCHBAY_BIN", "the host's binary")
+}
+
+/// The folder of the plugins.
+pub fn plugins() -> Result<PathBuf> {
+    named_by("PATCHBAY_PLUGINS", "the plugins' folder")
+}
+
+fn named_by(variable: &str, what: &str) -> Result<PathBuf> {
+    let Some(path) = env::var_os(variable)
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+    else {
+        bail!("{variable} does not say where {what} is: run the tests by `cargo xtask test`");
+    };
+    if !path.exists() {
+        bail!(
+            "{variable} names {}, which is not there: run `cargo xtask build`",
+            path.display()
+        );
+    }
+    Ok(path)
+}
