@@ -1,0 +1,103 @@
+//! An API server that forbids.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use patchbay_harness::{Cluster, Host, HostOptions, Scope, condition, wait_for};
+use serde_json::json;
+
+use crate::modules::PROVIDER;
+
+fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> PolicyRule {
+    let strings = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect::<Vec<_>>();
+    PolicyRule {
+        api_groups: Some(strings(groups)),
+        resources: Some(strings(resources)),
+        verbs: strings(verbs),
+        ..PolicyRule::default()
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_may_not_be_read_is_told_by_verb_and_resource_and_followed_once_it_may() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    cluster.apply_crds().await?;
+    cluster.apply(PROVIDER).await?;
+    let rules = [
+        rule(&["kubernetes.crossplane.io"], &["*"], &["*"]),
+        rule(&[""], &["secrets"], &["get", "list", "watch", "create", "patch"]),
+        rule(&["", "events.k8s.io"], &["events"], &["create", "patch"]),
+    ];
+    let kubeconfig = cluster
+        .service_account("default", "patchbay", &rules, Scope::Cluster)
+        .await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, serde_json::to_string(&kubeconfig)?)?;
+    let _host = Host::start(
+        &cluster,
+        &HostOptions {
+            kubeconfig: Some(file),
+            ..HostOptions::default()
+        },
+    )
+    .await?;
+
+    let object = json!({
+        "apiVersion": "kubernetes.crossplane.io/v1alpha2", "kind": "Object", "metadata": {"name": "o"},
+        "spec": {
+            "references": [{"patchesFrom": {
+                "apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "source", "fieldPath": "data.k",
+            }, "toFieldPath": "stringData.k"}],
+            "forProvider": {"manifest": {
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "target", "namespace": "default"},
+            }},
+            "providerConfigRef": {"name": "kubernetes-provider"},
+        },
+    });
+    cluster
+        .apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: source}, data: {k: one}}")
+        .await?;
+    cluster.apply(&object.to_string()).await?;
+    let limit = Duration::from_secs(20);
+    wait_for("the condition to name verb and resource", limit, async || {
+        let object = cluster
+            .get("kubernetes.crossplane.io/v1alpha2", "Object", "", "o")
+            .await?;
+        let Some(synced) = object.and_then(|object| condition(&object, "Synced")) else {
+            bail!("no condition")
+        };
+        let told = ["list", "configmaps", "forbidden"]
+            .iter()
+            .all(|word| synced.message.contains(word));
+        if synced.status == "False" && told {
+            Ok(Some(()))
+        } else {
+            bail!("it is {synced}")
+        }
+    })
+    .await?;
+    assert!(
+        cluster.get("v1", "Secret", "default", "target").await?.is_none(),
+        "forbidden is not empty"
+    );
+
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "more"},
+        "rules": [rule(&[""], &["configmaps"], &["list", "watch"])],
+    });
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "more"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "more"},
+        "subjects": [{"kind": "ServiceAccount", "name": "patchbay", "namespace": "default"}],
+    });
+    cluster.apply(&role.to_string()).await?;
+    cluster.apply(&binding.to_string()).await?;
+    // Nothing tells the host of new rights: it tries again, after a while that grows with each failure.
+    wait_for("the target", Duration::from_secs(70), async || {
+        cluster.get("v1", "Secret", "default", "target").await
+    })
+    .await?;
+    Ok(())
+}
