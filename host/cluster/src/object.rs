@@ -174,7 +174,7 @@ mod tests {
         );
         let whole = text(Fields::Whole);
         assert!(whole.contains("eA==") && !whole.contains("managedFields") && !whole.contains("resourceVersion"));
-        assert!(!text(Fields::Metadata).contains("data"));
+        assert!(!text(Fields::Metadata).contains("djE="));
     }
 
     #[test]
