@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use http::Response;
+use http_body_util::Limited;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -36,7 +38,21 @@ pub fn client(config: Config) -> Result<Client, kube::Error> {
         .layer(RetryLayer::new(RetryPolicy::server_retry()))
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
+        .map_response(bounded)
         .map_err(BoxError::from)
         .service(HttpClient::builder(TokioExecutor::new()).build(connector));
     Ok(Client::new(service, config.default_namespace))
+}
+
+/// Bytes of an answer that says that something is wrong.
+const LARGEST_ERROR: usize = 256 << 10;
+
+/// The client reads such an answer whole, so a server that goes on for ever must be cut off.
+fn bounded<B>(response: Response<B>) -> Response<Limited<B>> {
+    let limit = if response.status().is_success() {
+        usize::MAX
+    } else {
+        LARGEST_ERROR
+    };
+    response.map(|body| Limited::new(body, limit))
 }

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use futures::AsyncReadExt;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 
@@ -99,7 +100,20 @@ impl Connection {
 
     /// Sends a request and gives the text of the answer.
     pub(crate) async fn text(&self, request: http::Request<Vec<u8>>) -> Result<String, Error> {
-        in_time(&self.name, self.client.request_text(request)).await
+        let answer = in_time(&self.name, async {
+            let stream = self.client.request_stream(request).await?;
+            let mut text = String::new();
+            let read = stream.take(LARGEST).read_to_string(&mut text).await;
+            read.map(|_| text).map_err(kube::Error::ReadEvents)
+        });
+        let text = answer.await?;
+        if text.len() as u64 >= LARGEST {
+            return Err(Error::TooLarge {
+                cluster: self.name.clone(),
+                limit: LARGEST,
+            });
+        }
+        Ok(text)
     }
 
     pub(crate) fn failed(&self, source: kube::Error) -> Error {
@@ -116,6 +130,9 @@ impl Connection {
         }
     }
 }
+
+/// Bytes of one answer. A page of 500 objects of the size that etcd allows does not fit, one of ordinary objects does by far.
+const LARGEST: u64 = 64 << 20;
 
 /// How long an answer may take to come, pages and writes through slow webhooks included. The API server itself gives up
 /// after a minute; a run that waits so long for nothing is better tried again.

@@ -1,29 +1,34 @@
 //! Which resource a kind is served as.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use kube::core::response::Status;
 use kube::core::{ApiResource, GroupVersionKind, Resource as _};
 use patchbay_core::Kind;
 use tokio::sync::Mutex;
 
 use crate::connection::{Connection, in_time};
 use crate::error::Error;
+use crate::path;
 
 /// A kind that was not served is looked for again after this, so that many who wait for it ask once.
 const STALE: Duration = Duration::from_millis(500);
 
-/// What one group version serves, by kind. One request finds all kinds of a group version, so the number of requests
-/// follows the group versions in use, not the kinds and not the runs.
+/// What each group version serves. One request finds all kinds of a group version, so the number of requests follows the
+/// group versions in use, not the kinds and not the runs. Each has a lock of its own: one that is served by an API server
+/// that hangs keeps nobody else waiting.
 #[derive(Default)]
 pub(crate) struct Discovery {
-    versions: Mutex<HashMap<Arc<str>, GroupVersion>>,
+    versions: std::sync::Mutex<HashMap<Arc<str>, Arc<Mutex<GroupVersion>>>>,
 }
 
+/// The kinds of a group version that are known to be served, or not to be.
+#[derive(Default)]
 struct GroupVersion {
-    resources: HashMap<Arc<str>, Resource>,
-    at: Instant,
+    served: HashMap<Arc<str>, Resource>,
+    missing: HashMap<Arc<str>, Instant>,
 }
 
 /// A kind as the API server serves it.
@@ -37,39 +42,71 @@ pub(crate) struct Resource {
 
 impl Resource {
     /// The path of the kind's collection, in a namespace or everywhere.
-    pub(crate) fn path(&self, namespace: Option<&str>) -> String {
-        kube::core::DynamicObject::url_path(&self.api, namespace.filter(|_| self.namespaced))
+    pub(crate) fn path(&self, namespace: Option<&str>) -> Result<String, Error> {
+        let namespace = namespace.filter(|_| self.namespaced);
+        if let Some(namespace) = namespace.filter(|namespace| !path::is_namespace(namespace)) {
+            return Err(Error::Invalid(format!(
+                "{namespace:?} cannot be a namespace: correct it"
+            )));
+        }
+        Ok(kube::core::DynamicObject::url_path(&self.api, namespace))
+    }
+}
+
+impl Discovery {
+    fn version(&self, api_version: &Arc<str>) -> Arc<Mutex<GroupVersion>> {
+        let mut versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
+        versions.entry(api_version.clone()).or_default().clone()
+    }
+
+    /// A group version that serves nothing is not remembered: there is no end of those.
+    fn forget_version(&self, api_version: &str) {
+        self.versions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .remove(api_version);
     }
 }
 
 impl Connection {
     /// Finds a kind.
     pub(crate) async fn resource(&self, kind: &Kind) -> Result<Resource, Error> {
-        let mut versions = self.discovery.versions.lock().await;
-        if let Some(known) = versions.get(&kind.api_version) {
-            if let Some(resource) = known.resources.get(&kind.kind) {
-                return Ok(resource.clone());
-            }
-            if known.at.elapsed() < STALE {
-                return Err(self.no_such_kind(kind));
-            }
+        if !path::is_kind(kind) {
+            return Err(Error::Invalid(format!(
+                "{:?} {:?} cannot be an apiVersion and a kind: correct them",
+                kind.api_version, kind.kind
+            )));
         }
-        let resources = self.served(kind).await?;
-        let found = resources.get(&kind.kind).cloned();
-        versions.insert(
-            kind.api_version.clone(),
-            GroupVersion {
-                resources,
-                at: Instant::now(),
-            },
-        );
-        found.ok_or_else(|| self.no_such_kind(kind))
+        let version = self.discovery.version(&kind.api_version);
+        let mut version = version.lock().await;
+        if let Some(resource) = version.served.get(&kind.kind) {
+            return Ok(resource.clone());
+        }
+        if version.missing.get(&kind.kind).is_some_and(|at| at.elapsed() < STALE) {
+            return Err(self.no_such_kind(kind));
+        }
+        version.served = self.served(kind).await?;
+        version.missing.clear();
+        if let Some(resource) = version.served.get(&kind.kind) {
+            return Ok(resource.clone());
+        }
+        if version.served.is_empty() {
+            self.discovery.forget_version(&kind.api_version);
+        }
+        version.missing.insert(kind.kind.clone(), Instant::now());
+        Err(self.no_such_kind(kind))
     }
 
-    /// Forgets how a kind was served, after a request for it was not found: it may have gone, or have another scope now.
-    pub(crate) async fn forget_resource(&self, kind: &Kind) {
-        if let Some(known) = self.discovery.versions.lock().await.get_mut(&kind.api_version) {
-            known.resources.remove(&kind.kind);
+    /// Forgets how a kind was served, if a request for it was answered so: it has gone, or has another scope now.
+    pub(crate) async fn forget_unserved(&self, kind: &Kind, error: &Error) {
+        if let Error::Request {
+            source: kube::Error::Api(status),
+            ..
+        } = error
+            && is_unserved(status)
+        {
+            let version = self.discovery.version(&kind.api_version);
+            version.lock().await.served.remove(&kind.kind);
         }
     }
 
@@ -86,9 +123,7 @@ impl Connection {
             Err(Error::Request {
                 source: kube::Error::Api(status),
                 ..
-            }) if status.code == 404 => {
-                return Ok(HashMap::new());
-            }
+            }) if status.code == 404 => return Ok(HashMap::new()),
             Err(error) => return Err(error),
         };
         let with_status: Vec<String> = list
@@ -105,11 +140,12 @@ impl Connection {
                 let gvk = GroupVersionKind::gvk(kind.group(), kind.version(), &resource.kind);
                 let status = with_status.contains(&resource.name);
                 let api = ApiResource::from_gvk_with_plural(&gvk, &resource.name);
+                let namespaced = resource.namespaced;
                 (
                     resource.kind.into(),
                     Resource {
                         api,
-                        namespaced: resource.namespaced,
+                        namespaced,
                         status,
                     },
                 )
@@ -123,4 +159,9 @@ impl Connection {
             kind: kind.clone(),
         }
     }
+}
+
+/// Whether an answer says that there is no such resource. A missing object or namespace is named in the answer.
+pub(crate) fn is_unserved(status: &Status) -> bool {
+    status.code == 404 && status.details.as_ref().is_none_or(|details| details.name.is_empty())
 }

@@ -1,7 +1,9 @@
 //! What goes wrong with a cluster, in words for people and in kinds for plugins.
 
+use kube::core::response::Status;
 use patchbay_core::{Failure, FailureReason, Kind};
 
+use crate::discovery::is_unserved;
 use crate::kubeconfig::KubeconfigError;
 
 /// A request that did not get what it asked for.
@@ -42,6 +44,14 @@ pub enum Error {
         /// How long was waited.
         after: std::time::Duration,
     },
+    /// The API server's answer is larger than this host takes.
+    #[error("cluster {cluster}: the answer is larger than {limit} bytes: ask for less")]
+    TooLarge {
+        /// The cluster's name.
+        cluster: String,
+        /// Bytes that are taken.
+        limit: u64,
+    },
     /// The API server's answer is not what the protocol says.
     #[error("cluster {cluster}: the API server's answer makes no sense: {problem}")]
     Protocol {
@@ -62,11 +72,15 @@ impl Error {
                 source: kube::Error::Api(status),
                 ..
             } if matches!(status.code, 401 | 403) => FailureReason::Forbidden,
-            // The kind was there when it was discovered.
             Error::Request {
                 source: kube::Error::Api(status),
                 ..
-            } if status.code == 404 => FailureReason::NoSuchKind,
+            } if is_unserved(status) => FailureReason::NoSuchKind,
+            Error::Request {
+                source: kube::Error::Api(status),
+                ..
+            } if matches!(status.code, 400 | 422) => FailureReason::Invalid,
+            Error::TooLarge { .. } => FailureReason::TooLarge,
             Error::Request { .. } | Error::TimedOut { .. } | Error::Protocol { .. } | Error::Kubeconfig { .. } => {
                 FailureReason::Unreachable
             }
@@ -105,7 +119,7 @@ impl From<Error> for WriteError {
             } => WriteError {
                 code: status.code,
                 reason: status.reason.clone(),
-                message: stable(&status.message),
+                message: said(&status),
             },
             other => WriteError {
                 code: 0,
@@ -116,13 +130,25 @@ impl From<Error> for WriteError {
     }
 }
 
+/// What an API server said. Whatever answers without a Kubernetes status is no API server, and what it says is not
+/// repeated: it may be a page of something that nobody should see.
+fn said(status: &Status) -> String {
+    if status.reason == "Failed to parse error data" {
+        return format!(
+            "it answered {} without a Kubernetes status: is this an API server?",
+            status.code
+        );
+    }
+    stable(&status.message)
+}
+
 /// What an error is about, without the wrapping that the layers of a client add to it.
 fn describe(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.code == 401 => {
             "the API server does not accept the credentials: renew the token or certificate".to_owned()
         }
-        kube::Error::Api(status) => stable(&status.message),
+        kube::Error::Api(status) => said(status),
         other => {
             let mut innermost: &dyn std::error::Error = other;
             while let Some(source) = innermost.source() {

@@ -11,6 +11,7 @@ mod error;
 mod events;
 mod kubeconfig;
 pub mod object;
+mod path;
 mod pool;
 mod read;
 mod watch;

@@ -67,6 +67,19 @@ impl RawObject {
         self.text.len()
     }
 
+    /// When a field manager last changed the object by server-side apply, to the second. An apply that changes nothing
+    /// leaves it as it is.
+    pub fn applied_at(&self, manager: &str, subresource: Option<&str>) -> Option<Arc<str>> {
+        let object: Value = serde_json::from_str(&self.text).ok()?;
+        let entries = object["metadata"]["managedFields"].as_array()?;
+        let entry = entries.iter().find(|entry| {
+            entry["manager"] == manager
+                && entry["operation"] == "Apply"
+                && entry["subresource"].as_str().filter(|name| !name.is_empty()) == subresource
+        });
+        entry?["time"].as_str().map(Arc::from)
+    }
+
     /// Makes the variants of an object that core wants.
     ///
     /// # Errors

@@ -10,9 +10,13 @@ use crate::connection::Connection;
 use crate::discovery::Resource;
 use crate::error::Error;
 use crate::object::{RawObject, problem};
+use crate::path;
 
 /// Objects a page: some hundred keep one answer within a few MB and the API server's memory small.
 const PAGE: u32 = 500;
+
+/// Bytes of all pages of a read.
+const LARGEST: usize = 256 << 20;
 
 /// What a read found.
 pub struct ReadAnswer {
@@ -45,12 +49,24 @@ pub async fn read(connection: &Connection, request: &ReadRequest) -> Result<Read
     let (namespace, params) = match &request.scope {
         ReadScope::Named(name) => {
             check_scope(connection, request, &resource, name.namespace.is_some())?;
+            if !path::is_name(&name.name) {
+                return Err(Error::Invalid(format!(
+                    "{:?} cannot be the name of a {}: correct it",
+                    name.name, request.kind
+                )));
+            }
             (
                 name.namespace.clone(),
                 ListParams::default().fields(&format!("metadata.name={}", name.name)),
             )
         }
         ReadScope::Selected { namespace, selector } => {
+            if !path::is_selector(selector) {
+                return Err(Error::Invalid(format!(
+                    "{:?} cannot be a label selector: correct its keys and values",
+                    selector.to_string()
+                )));
+            }
             if namespace.is_some() {
                 check_scope(connection, request, &resource, true)?;
             }
@@ -65,10 +81,10 @@ pub async fn read(connection: &Connection, request: &ReadRequest) -> Result<Read
             )
         }
     };
-    let path = resource.path(namespace.as_deref());
+    let path = resource.path(namespace.as_deref())?;
     let answer = pages(connection, &path, params).await;
-    if matches!(&answer, Err(Error::Request { source: kube::Error::Api(status), .. }) if status.code == 404) {
-        connection.forget_resource(&request.kind).await;
+    if let Err(error) = &answer {
+        connection.forget_unserved(&request.kind, error).await;
     }
     answer
 }
@@ -94,6 +110,7 @@ fn check_scope(
 /// All pages are of the version that the first one names.
 async fn pages(connection: &Connection, path: &str, mut params: ListParams) -> Result<ReadAnswer, Error> {
     let mut answer: Option<ReadAnswer> = None;
+    let mut size = 0;
     loop {
         let request = Request::new(path)
             .list(&params)
@@ -105,6 +122,13 @@ async fn pages(connection: &Connection, path: &str, mut params: ListParams) -> R
             version,
             objects: Vec::new(),
         });
+        size += text.len();
+        if size > LARGEST {
+            return Err(Error::TooLarge {
+                cluster: connection.name().to_owned(),
+                limit: LARGEST as u64,
+            });
+        }
         for item in list.items.into_iter().flatten() {
             answer
                 .objects

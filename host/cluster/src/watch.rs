@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use futures::{AsyncBufRead, AsyncBufReadExt};
+use futures::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 use kube::core::Request;
 use kube::core::params::WatchParams;
 use kube::core::response::Status;
@@ -19,17 +19,14 @@ use crate::read::collection_version;
 /// What a watch tells.
 #[derive(Debug)]
 pub enum WatchMessage {
-    /// Every change from now on will be told.
-    Stands,
+    /// Every change after this version will be told.
+    Stands(Version),
     /// An object was added or changed.
     Changed(RawObject),
     /// An object was deleted; this is its last state, at the version of its deletion.
     Deleted(RawObject),
     /// Changes may have been missed, and the watch must be begun anew. It has ended.
-    Expired {
-        /// The collection went back in time.
-        regressed: bool,
-    },
+    Expired,
     /// It cannot be begun, or has not come back for a while. It has ended.
     Failed(Failure),
 }
@@ -38,11 +35,15 @@ pub enum WatchMessage {
 const STREAM_SECONDS: u32 = 290;
 /// Bookmarks come every minute or so. A stream that is silent for longer than two of them is taken for dead.
 const SILENCE: Duration = Duration::from_secs(150);
+/// Bytes of one line. etcd takes no object of more than 1.5 MiB unless told to.
+const LONGEST: u64 = 16 << 20;
 /// How long a watch that stood may be gone before those who depend on it are told.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The delay before the first and before any later attempt to resume.
 const RESUME_FIRST: Duration = Duration::from_millis(50);
 const RESUME_MOST: Duration = Duration::from_secs(2);
+/// A stream that ends sooner than this did not end as it should.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// How one stream ended.
 enum Ended {
@@ -94,9 +95,10 @@ where
         let mut broken_since: Option<Instant> = None;
         let mut delay = RESUME_FIRST;
         loop {
+            let opened = Instant::now();
             let ended = match self.open(&path, version).await {
                 Ok(stream) => {
-                    if !stands && !(self.tell)(WatchMessage::Stands).await {
+                    if !stands && !(self.tell)(WatchMessage::Stands(version)).await {
                         return None;
                     }
                     stands = true;
@@ -106,10 +108,18 @@ where
                 Err(error) if error.is_expired() => Ended::Expired,
                 Err(error) => Ended::Broken(error),
             };
+            // Whatever makes streams end as soon as they begin must not make this spin.
+            let short = opened.elapsed() < SHORT;
             match ended {
-                Ended::Normally => delay = RESUME_FIRST,
                 Ended::Unheard => return None,
-                Ended::Expired => return Some(WatchMessage::Expired { regressed: false }),
+                Ended::Expired => {
+                    if short {
+                        tokio::time::sleep(RESUME_MOST).await;
+                    }
+                    return Some(WatchMessage::Expired);
+                }
+                Ended::Normally if !short => delay = RESUME_FIRST,
+                Ended::Normally => self.pause(&mut delay).await,
                 Ended::Broken(error) => {
                     let since = *broken_since.get_or_insert_with(Instant::now);
                     let refused = error.reason() != FailureReason::Unreachable;
@@ -117,25 +127,29 @@ where
                         return Some(self.given_up(&error).await);
                     }
                     tracing::debug!(cluster = self.connection.name(), kind = %self.key.kind, %error, "watch broken off");
-                    tokio::time::sleep(delay.mul_f64(0.5 + fastrand::f64())).await;
-                    delay = (delay * 2).min(RESUME_MOST);
-                    // A server whose data were restored says nothing of it: it only counts from lower on.
-                    if let Ok(now) = collection_version(self.connection, &path).await
-                        && now < version
-                    {
-                        return Some(WatchMessage::Expired { regressed: true });
-                    }
+                    self.pause(&mut delay).await;
                 }
             }
+            // A server whose data were restored says nothing of it: it only counts from lower on.
+            if let Ok(now) = collection_version(self.connection, &path).await
+                && now < version
+            {
+                return Some(WatchMessage::Expired);
+            }
         }
+    }
+
+    async fn pause(&self, delay: &mut Duration) {
+        tokio::time::sleep(delay.mul_f64(0.5 + fastrand::f64())).await;
+        *delay = (*delay * 2).min(RESUME_MOST);
     }
 
     /// Finds where to watch, and the version to begin from, without listing anything but one object's metadata.
     async fn begin(&self) -> Result<(String, Version), Error> {
         let resource = self.connection.resource(&self.key.kind).await?;
         let path = match &self.key.scope {
-            Scope::All => resource.path(None),
-            Scope::Namespace(name) if resource.namespaced => resource.path(Some(name)),
+            Scope::All => resource.path(None)?,
+            Scope::Namespace(name) if resource.namespaced => resource.path(Some(name))?,
             Scope::Namespace(_) => {
                 let cluster = self.connection.name();
                 let kind = &self.key.kind;
@@ -148,9 +162,7 @@ where
     }
 
     async fn given_up(&self, error: &Error) -> WatchMessage {
-        if error.reason() == FailureReason::NoSuchKind {
-            self.connection.forget_resource(&self.key.kind).await;
-        }
+        self.connection.forget_unserved(&self.key.kind, error).await;
         WatchMessage::Failed(error.failure())
     }
 
@@ -168,7 +180,8 @@ where
         let mut line = Vec::new();
         loop {
             line.clear();
-            match tokio::time::timeout(SILENCE, stream.read_until(b'\n', &mut line)).await {
+            let mut bounded = (&mut stream).take(LONGEST);
+            match tokio::time::timeout(SILENCE, bounded.read_until(b'\n', &mut line)).await {
                 Ok(Ok(0)) => return Ended::Normally,
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => return Ended::Broken(self.connection.protocol(error)),
@@ -176,9 +189,16 @@ where
             }
             // The end of a stream may cut a line in two; what it told will be told again.
             if line.last() != Some(&b'\n') {
-                return Ended::Normally;
+                let cut_off = line.len() as u64 >= LONGEST;
+                return if cut_off {
+                    Ended::Broken(self.connection.protocol("a line of the watch has no end"))
+                } else {
+                    Ended::Normally
+                };
             }
             match self.event(&line) {
+                // Versions only grow, unless the server's data were restored.
+                Ok(Event::Bookmark(at) | Event::Tell(at, _)) if at < *version => return Ended::Expired,
                 Ok(Event::Bookmark(at)) => *version = at,
                 Ok(Event::Tell(at, message)) => {
                     *version = at;

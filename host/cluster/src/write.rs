@@ -9,6 +9,7 @@ use crate::connection::Connection;
 use crate::discovery::Resource;
 use crate::error::{Error, WriteError};
 use crate::object::RawObject;
+use crate::path;
 
 /// When an apply may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,11 +86,12 @@ impl Connection {
         let (path, object_name) = self.place(kind, &resource, name)?;
         let mut object = identity(kind, name, uid);
         object["status"] = status.clone();
-        let (request, params, patch) = (Request::new(path), params(manager, true), Patch::Apply(object));
+        let (request, patch) = (Request::new(path), Patch::Apply(object));
         let request = if resource.status {
-            request.patch_subresource("status", &object_name, &params, &patch)
+            request.patch_subresource("status", &object_name, &params(manager, true), &patch)
         } else {
-            request.patch(&object_name, &params, &patch)
+            // With a manager of its own, since the next apply of the object would take the field off again.
+            request.patch(&object_name, &params(&format!("{manager}-status"), true), &patch)
         };
         self.send(kind, request).await
     }
@@ -155,6 +157,9 @@ impl Connection {
             reason: "Invalid".to_owned(),
             message: format!("the patch of {kind} {name} is no JSON Patch: {error}"),
         })?;
+        if let Some(subresource) = subresource.filter(|subresource| !path::is_subresource(subresource)) {
+            return Err(Error::Invalid(format!("{subresource:?} cannot be a subresource: correct it")).into());
+        }
         let patch = Patch::<()>::Json(operations);
         let request = Request::new(path);
         let request = match subresource {
@@ -202,7 +207,8 @@ impl Connection {
             None if resource.namespaced => "is namespaced: set metadata.namespace",
             Some(_) if !resource.namespaced => "is cluster-scoped: leave metadata.namespace out",
             _ if name.name.is_empty() => "has no metadata.name: set it",
-            _ => return Ok((resource.path(name.namespace.as_deref()), name.name.to_string())),
+            _ if !path::is_name(&name.name) => "has a name that cannot be one: correct it",
+            _ => return Ok((resource.path(name.namespace.as_deref())?, name.name.to_string())),
         };
         Err(Error::Invalid(format!("{kind} {name} in cluster {cluster} {problem}")).into())
     }
@@ -216,11 +222,8 @@ impl Connection {
         match self.text(request).await {
             Ok(text) => Ok(RawObject::parse(&text).ok()),
             Err(error) => {
-                let error = WriteError::from(error);
-                if error.code == 404 {
-                    self.forget_resource(kind).await;
-                }
-                Err(error)
+                self.forget_unserved(kind, &error).await;
+                Err(error.into())
             }
         }
     }

@@ -13,6 +13,9 @@ use patchbay_plugin::{CallError, LogSink, Plugin};
 /// object in it needs.
 pub const ROUNDS: usize = 8;
 
+/// Queries that one set may have. Each costs the host a look-up per run, and the first time a read.
+pub const QUERIES: usize = 1000;
+
 /// What answers a run's queries.
 pub trait World {
     /// Answers the whole set, in its order.
@@ -61,6 +64,9 @@ pub enum Blocked {
     /// The plugin's queries are not a set.
     #[error("the plugin named two queries {0:?}: ids must be unique in a run's queries")]
     Duplicate(String),
+    /// The plugin names more queries than the host answers.
+    #[error("the plugin named {0} queries, and {QUERIES} are allowed: select by labels what belongs together")]
+    TooMany(usize),
     /// The plugin's queries never came to an end.
     #[error("the plugin's queries are not complete after {ROUNDS} rounds: `references` must come to an end")]
     Rounds,
@@ -111,6 +117,9 @@ fn run(
     let mut complete = false;
     for _ in 0..ROUNDS {
         let set = instance.references(primary, &answers)?.map_err(Stopped::Failure)?;
+        if set.queries.len() > QUERIES {
+            return Err(Blocked::TooMany(set.queries.len()).into());
+        }
         unique(&set.queries)?;
         complete = set.complete;
         queries = set.queries;

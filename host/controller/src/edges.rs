@@ -59,15 +59,6 @@ pub(crate) fn start_read(connection: Arc<Connection>, id: ReadId, request: ReadR
     });
 }
 
-/// Makes an object's variants apart from the driver, which a large text would hold up.
-pub(crate) fn start_projection(object: RawObject, key: ObjectKey, wanted: Vec<Fields>, driver: Sender<Message>) {
-    tokio::task::spawn_blocking(move || {
-        if let Some(change) = present(&object, key, &wanted) {
-            let _ = driver.blocking_send(Message::Projected(change));
-        }
-    });
-}
-
 /// A change to an object that is there. An object whose metadata could be read but not the rest does not occur: the API
 /// server checks JSON before it stores it.
 pub(crate) fn present(object: &RawObject, key: ObjectKey, wanted: &[Fields]) -> Option<Change> {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use patchbay_cluster::{Connection, WatchMessage};
 use patchbay_core::{
-    Change, ClusterId, Failure, Kind, Metadata, ObjectKey, ObjectName, ReadId, RunId, RunResult, Variant, Version,
-    WatchId,
+    ClusterId, Failure, Kind, Metadata, ObjectKey, ObjectName, ReadId, RunId, RunResult, Variant, Version, WatchId,
+    WrittenObject,
 };
 use patchbay_plugin::contract;
 use tokio::sync::oneshot;
@@ -15,8 +15,6 @@ use crate::worker::RunContext;
 
 pub(crate) enum Message {
     Watch(WatchId, WatchMessage),
-    /// A change whose variants were made elsewhere, since the object is large.
-    Projected(Change),
     Read(ReadId, Result<ReadObjects, ReadFailed>),
     Connected(ClusterId, u64, Result<Arc<Connection>, Failure>),
     /// A run names its queries.
@@ -35,7 +33,7 @@ pub(crate) enum Message {
         run: RunId,
         result: RunResult,
         last: LastRun,
-        written: Vec<(ObjectKey, Metadata)>,
+        written: Vec<WrittenObject>,
     },
 }
 

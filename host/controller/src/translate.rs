@@ -73,6 +73,12 @@ pub(crate) fn checked(query: &contract::Query) -> Result<Checked<'_>, contract::
             target: Target::Selected {
                 namespaces: match &selected.namespaces {
                     contract::Namespaces::Everywhere => Namespaces::All,
+                    contract::Namespaces::Listed(names) if names.iter().any(String::is_empty) || names.is_empty() => {
+                        return Err(invalid(format!(
+                            "query {:?} names no namespace: list some, or take all",
+                            query.id
+                        )));
+                    }
                     contract::Namespaces::Listed(names) => {
                         Namespaces::listed(names.iter().map(|name| name.as_str().into()))
                     }

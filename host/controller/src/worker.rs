@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use kube::runtime::events::Recorder;
 use patchbay_cluster::{Connection, Severity, send_event};
-use patchbay_core::{Kind, Metadata, ObjectKey, PrimaryKey, RunId, RunResult, Wake};
+use patchbay_core::{Kind, ObjectKey, PrimaryKey, RunId, RunResult, Wake};
 use patchbay_plugin::contract::{self, Answer, Query};
-use patchbay_plugin::{Executor, JobError, LogSink};
+use patchbay_plugin::{Executor, JobError};
 use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
@@ -16,7 +16,7 @@ use crate::attached::Attached;
 use crate::decide::{Blocked, Decision, GivenUp, World, decide};
 use crate::memory::LastRun;
 use crate::messages::{Message, Reply};
-use crate::scrub::ScrubbedLog;
+use crate::scrub::{ScrubbedLog, Secrets};
 use crate::writer::{Report, Writer};
 
 /// What a run is about, and whom it talks to.
@@ -30,6 +30,8 @@ pub(crate) struct RunContext {
     /// The primary as an object of that cluster.
     pub(crate) object: ObjectKey,
     pub(crate) uid: String,
+    /// What must not be said about the run.
+    pub(crate) secrets: Arc<Secrets>,
     pub(crate) recorder: Recorder,
     pub(crate) driver: Sender<Message>,
 }
@@ -90,7 +92,8 @@ async fn conduct(context: &Arc<RunContext>, executor: &Executor, begun: Begun) -
         Ok(Decision::Failure(failure)) => {
             let mut report = writer.status_only(failure.status.as_deref()).await;
             context.report_failure(last, &mut report, &failure.reason, &failure.message);
-            let permanent = failure.permanent;
+            // Until the status tells of it, not even a permanent failure is done with.
+            let permanent = failure.permanent && !report.failed;
             Some(Ended {
                 result: RunResult::Failed { permanent },
                 report,
@@ -106,7 +109,7 @@ async fn conduct(context: &Arc<RunContext>, executor: &Executor, begun: Begun) -
                 let result = RunResult::WriteFailed;
                 return Some(Ended { result, report });
             }
-            for event in &outcome.events {
+            for event in outcome.events.iter().take(EVENTS) {
                 let severity = match event.severity {
                     contract::EventSeverity::Normal => Severity::Normal,
                     contract::EventSeverity::Warning => Severity::Warning,
@@ -122,12 +125,19 @@ async fn conduct(context: &Arc<RunContext>, executor: &Executor, begun: Begun) -
     }
 }
 
+/// Writes of one outcome. They are sent one after the other, and a run holds a permit meanwhile.
+const WRITES: usize = 1000;
+/// Events of one run that are sent. Further ones are dropped: nothing depends on them.
+const EVENTS: usize = 16;
+
 /// What an outcome asks for and this host does not do.
 fn unserved(outcome: &contract::Outcome) -> Option<&'static str> {
     if !outcome.protect.is_empty() {
         Some("protection of objects")
     } else if outcome.prune.is_some() {
         Some("pruning")
+    } else if outcome.writes.len() > WRITES {
+        Some("more than 1000 writes at once")
     } else if !outcome.controllers.is_empty() {
         Some("further controllers")
     } else {
@@ -162,17 +172,15 @@ impl RunContext {
 
     fn decide(self: &Arc<Self>, primary: &contract::Primary, deleting: bool) -> Decision {
         let plugin = &self.attached.plugin;
-        let log = Arc::new(ScrubbedLog::new(plugin.name(), self.name()));
+        let log = ScrubbedLog::new(plugin.name(), self.name(), self.secrets.clone());
         if *self.kind.kind == *"Secret" {
-            log.add([primary.object.json.as_str().into()]);
+            self.secrets.add([primary.object.json.as_str().into()]);
         }
         let mut world = Asking {
             context: self,
-            log: &log,
             unsettled: false,
         };
-        let sink: Arc<dyn LogSink> = log.clone();
-        let decision = decide(plugin, primary, deleting, sink, &mut world);
+        let decision = decide(plugin, primary, deleting, Arc::new(log), &mut world);
         if world.unsettled {
             Decision::Blocked(Blocked::Unsettled)
         } else {
@@ -193,18 +201,19 @@ impl RunContext {
     /// Tells of a failure, unless the run before failed in the same way: a primary that is tried again and again must not
     /// write events for ever.
     fn report_failure(self: &Arc<Self>, last: Option<&LastRun>, report: &mut Report, reason: &str, message: &str) {
-        let failure = Some((reason.to_owned(), message.to_owned()));
+        let message = self.secrets.masked(message, false);
+        let failure = Some((reason.to_owned(), message.clone()));
         if last.is_none_or(|last| last.failure != failure) {
             let plugin = self.attached.plugin.name();
             tracing::warn!(plugin, primary = %self.name(), reason, "{message}");
-            self.event(Severity::Warning, reason, message);
+            self.event(Severity::Warning, reason, &message);
         }
         report.last.failure = failure;
     }
 
     /// Sends an event about the primary, in its own time. One that cannot be sent is logged; nothing depends on it.
     fn event(self: &Arc<Self>, severity: Severity, reason: &str, message: &str) {
-        let (context, reason, message) = (self.clone(), reason.to_owned(), message.to_owned());
+        let (context, reason, message) = (self.clone(), reason.to_owned(), self.secrets.masked(message, false));
         tokio::spawn(async move {
             let about = (&context.kind, &context.key.name, context.uid.as_str());
             let sent = send_event(
@@ -226,7 +235,6 @@ impl RunContext {
 /// Asks the driver, from a plugin thread. The driver answers from memory, so the thread waits for microseconds.
 struct Asking<'a> {
     context: &'a Arc<RunContext>,
-    log: &'a ScrubbedLog,
     unsettled: bool,
 }
 
@@ -241,7 +249,7 @@ impl World for Asking<'_> {
         self.context.driver.blocking_send(message).map_err(|_| GivenUp)?;
         match answer.blocking_recv() {
             Ok(Reply::Answers { answers, secrets }) => {
-                self.log.add(secrets);
+                self.context.secrets.add(secrets);
                 Ok(answers)
             }
             Ok(Reply::Unsettled) => {
@@ -266,6 +274,3 @@ pub(crate) fn finalizers(object: &Value) -> Vec<String> {
 pub(crate) fn now() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
-
-/// Metadata of an object after a write, under the key that core knows it by.
-pub(crate) type WrittenObject = (ObjectKey, Metadata);

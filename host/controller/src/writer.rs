@@ -3,7 +3,7 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use patchbay_cluster::{ApplyMode, Connection, Propagation, WriteError, Written};
-use patchbay_core::{Kind, ObjectName, Version};
+use patchbay_core::{Kind, ObjectKey, ObjectName, WrittenObject};
 use patchbay_plugin::contract::{self, Outcome, Verbs, Write, WriteAction, WriteFailure, WriteResult, WriteState};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -12,7 +12,7 @@ use crate::memory::{Applied, LastRun};
 use crate::messages::{Located, Message};
 use crate::status::merged_status;
 use crate::translate::{kind_of, object_name_of};
-use crate::worker::{RunContext, WrittenObject, finalizers, now};
+use crate::worker::{RunContext, finalizers, now};
 use std::sync::Arc;
 
 /// What became of an outcome.
@@ -28,12 +28,23 @@ pub(crate) struct Report {
 }
 
 impl Report {
+    /// Notes an object as it was after it was written. `own` says that this write surely made its version.
+    fn note(&mut self, object: &ObjectKey, written: Written, own: bool) {
+        self.written.extend(written.map(|written| WrittenObject {
+            object: object.clone(),
+            metadata: written.metadata,
+            own,
+        }));
+    }
+
     /// Of a run that wrote nothing. What the run before applied is still so; what became of its writes has been told.
     pub(crate) fn unwritten(last: Option<&LastRun>) -> Self {
         let applied = last.map(|last| last.applied.clone()).unwrap_or_default();
+        let status_time = last.and_then(|last| last.status_time.clone());
         Report {
             last: LastRun {
                 applied,
+                status_time,
                 ..LastRun::default()
             },
             ..Report::default()
@@ -75,6 +86,7 @@ impl<'a> Writer<'a> {
     /// Writes an outcome. While the primary is being deleted, `done` says whether it may go afterwards.
     pub(crate) async fn write(&self, outcome: &Outcome, done: Option<bool>) -> Report {
         let mut report = Report::default();
+        report.last.status_time = self.last.and_then(|last| last.status_time.clone());
         if done.is_none() {
             self.hold(&mut report).await;
         }
@@ -132,10 +144,9 @@ impl<'a> Writer<'a> {
     /// Writes to the primary by the host itself are told to the plugin only if they fail.
     fn record_primary(&self, action: WriteAction, result: Result<Written, WriteError>, report: &mut Report) {
         match result {
-            Ok(written) => report
-                .written
-                .extend(written.map(|object| (self.context.object.clone(), object.metadata))),
+            Ok(written) => report.note(&self.context.object, written, false),
             Err(error) => {
+                let error = self.masked(error);
                 tracing::warn!(primary = %self.context.name(), %error, "the finalizer could not be changed");
                 report.failed = true;
                 report.last.results.push(WriteResult {
@@ -168,9 +179,12 @@ impl<'a> Writer<'a> {
                 WriteState::Applied => report.changed = true,
                 WriteState::Failed(failure) => {
                     report.failed = true;
-                    let name = object_name_of(&object);
+                    let (name, message) = (
+                        object_name_of(&object),
+                        self.context.secrets.masked(&failure.message, false),
+                    );
                     tracing::info!(
-                        primary = %self.context.name(), kind = object.kind.kind, %name, error = failure.message,
+                        primary = %self.context.name(), kind = object.kind.kind, %name, error = message,
                         "{action:?} failed"
                     );
                 }
@@ -278,15 +292,11 @@ impl<'a> Writer<'a> {
     ) -> WriteState {
         let key = &located.object;
         let desired = hash(apply);
-        let last = self.last.and_then(|last| last.applied.get(key)).copied();
+        let last = self.last.and_then(|last| last.applied.get(key));
         if let (Some(last), Some(observed)) = (last, located.observed)
-            && last
-                == (Applied {
-                    desired,
-                    version: observed,
-                })
+            && (last.desired, last.version) == (desired, observed)
         {
-            report.last.applied.insert(key.clone(), last);
+            report.last.applied.insert(key.clone(), last.clone());
             return WriteState::Unchanged;
         }
         let mode = match &apply.mode {
@@ -298,24 +308,24 @@ impl<'a> Writer<'a> {
             .connection
             .apply(&key.kind, object, &self.manager, &mode, apply.force)
             .await;
-        let before: Vec<Version> = last
-            .map(|last| last.version)
-            .into_iter()
-            .chain(located.observed)
-            .collect();
-        match applied {
-            Err(error) => failed(error),
-            Ok(None) => WriteState::Applied,
-            Ok(Some(written)) => {
-                let version = written.metadata.version;
-                report.last.applied.insert(key.clone(), Applied { desired, version });
-                report.written.push((key.clone(), written.metadata));
-                if before.contains(&version) {
-                    WriteState::Unchanged
-                } else {
-                    WriteState::Applied
-                }
-            }
+        let written = match applied {
+            Err(error) => return failed(error),
+            Ok(None) => return WriteState::Applied,
+            Ok(Some(written)) => written,
+        };
+        let (version, time) = (written.metadata.version, written.applied_at(&self.manager, None));
+        let before = last.map(|last| last.version).into_iter().chain(located.observed);
+        let unchanged = before.into_iter().any(|before| before == version);
+        let own = !unchanged && is_later(last.and_then(|last| last.time.as_ref()), time.as_ref());
+        report
+            .last
+            .applied
+            .insert(key.clone(), Applied { desired, version, time });
+        report.note(key, Some(written), own);
+        if unchanged {
+            WriteState::Unchanged
+        } else {
+            WriteState::Applied
         }
     }
 
@@ -326,6 +336,8 @@ impl<'a> Writer<'a> {
         };
         let present = &self.primary["status"];
         let merged = merged_status(present, &wanted, &now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        let time = self.last.and_then(|last| last.status_time.clone());
+        report.last.status_time.clone_from(&time);
         if *present == merged {
             return;
         }
@@ -336,9 +348,12 @@ impl<'a> Writer<'a> {
             .await
         {
             Ok(written) => {
-                report
-                    .written
-                    .extend(written.map(|object| (context.object.clone(), object.metadata)));
+                let now = written
+                    .as_ref()
+                    .and_then(|written| written.applied_at(&self.manager, Some("status")));
+                let own = is_later(time.as_ref(), now.as_ref());
+                report.last.status_time = now;
+                report.note(&context.object, written, own);
             }
             // The primary has gone, and its status with it.
             Err(error) if error.code == 404 => {}
@@ -347,6 +362,7 @@ impl<'a> Writer<'a> {
     }
 
     fn status_failed(&self, error: WriteError, report: &mut Report) {
+        let error = self.masked(error);
         tracing::warn!(primary = %self.context.name(), %error, "the status could not be written");
         report.failed = true;
         let (action, object) = (WriteAction::Status, self.primary_reference());
@@ -355,6 +371,12 @@ impl<'a> Writer<'a> {
             object,
             state: failed(error),
         });
+    }
+
+    /// An error as it may be said: API servers quote what they refuse.
+    fn masked(&self, error: WriteError) -> WriteError {
+        let message = self.context.secrets.masked(&error.message, false);
+        WriteError { message, ..error }
     }
 
     fn primary_reference(&self) -> contract::ObjectReference {
@@ -373,12 +395,15 @@ fn settled(result: Result<Written, WriteError>, located: &Located, report: &mut 
     match result {
         Err(error) => failed(error),
         Ok(written) => {
-            report
-                .written
-                .extend(written.map(|object| (located.object.clone(), object.metadata)));
+            report.note(&located.object, written, false);
             WriteState::Applied
         }
     }
+}
+
+/// Whether a time that the API server told is another than the one before. If it is not, an apply may have changed nothing.
+fn is_later(before: Option<&Arc<str>>, now: Option<&Arc<str>>) -> bool {
+    before.is_some() && now.is_some() && before != now
 }
 
 fn hash(apply: &contract::Apply) -> u64 {

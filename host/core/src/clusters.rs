@@ -114,8 +114,8 @@ impl Cluster {
 }
 
 impl Clusters {
-    /// The id of a cluster, which is the same as long as the cluster is known.
-    pub(crate) fn id(&mut self, key: KubeconfigKey) -> ClusterId {
+    /// A cluster that is not known yet. Its id stays the same as long as it is.
+    pub(crate) fn add(&mut self, key: KubeconfigKey) -> ClusterId {
         *self.ids.entry(key).or_insert_with_key(|key| {
             let id = ClusterId(self.next);
             self.next += 1;

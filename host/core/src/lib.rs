@@ -30,7 +30,7 @@ pub use clusters::{ClusterSource, KubeconfigKey};
 pub use failure::{Failure, FailureReason};
 pub use machine::{Core, Counts, Effect, References, RunResult, Settings};
 pub use name::{ClusterId, ControllerId, Kind, ObjectKey, ObjectName, PrimaryKey, Version};
-pub use primaries::{RunId, WriteRecord};
+pub use primaries::{RunId, WriteRecord, WrittenObject};
 pub use query::{Fields, Finding, FoundObject, Namespaces, Query, Target};
 pub use reads::{ReadId, ReadRequest, ReadScope};
 pub use selector::{Labels, Operator, Requirement, Selector};

@@ -106,6 +106,9 @@ pub struct PrimaryKey {
 pub struct Version(pub u64);
 
 impl Version {
+    /// Newer than any version that a server gives.
+    pub(crate) const NEWEST: Version = Version(u64::MAX);
+
     /// Parses a resource version.
     ///
     /// # Errors

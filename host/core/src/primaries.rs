@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::name::{ControllerId, PrimaryKey};
+use indexmap::IndexMap;
+
+use crate::change::Metadata;
+use crate::name::{ControllerId, ObjectKey, PrimaryKey};
 use crate::query::QueryId;
 use crate::queue::Priority;
 use crate::time::Time;
@@ -15,6 +18,18 @@ pub struct RunId(pub u64);
 
 /// A write as the next run is told of it. Core only keeps it.
 pub type WriteRecord = Arc<dyn std::any::Any + Send + Sync>;
+
+/// An object as it was after a run wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenObject {
+    /// Which object.
+    pub object: ObjectKey,
+    /// Its metadata.
+    pub metadata: Metadata,
+    /// Whether this run's write surely made this version. If the write may have changed nothing, the version may be
+    /// somebody else's, whose change must wake the run's primary.
+    pub own: bool,
+}
 
 #[derive(Default)]
 pub(crate) struct Primary {
@@ -58,6 +73,9 @@ pub(crate) struct Run {
     /// The queries that this run has named so far, and those of its last round.
     pub(crate) named: Vec<QueryId>,
     pub(crate) latest: Vec<QueryId>,
+    /// A collection went back in time while it ran, so the versions that its writes will tell may come again and mean
+    /// something else.
+    pub(crate) history_lost: bool,
 }
 
 /// Why a primary is woken no more than so often is worth telling; beyond it only that there was more counts.
@@ -80,7 +98,7 @@ impl Primary {
 
 #[derive(Default)]
 pub(crate) struct Primaries {
-    by_key: HashMap<PrimaryKey, Primary>,
+    by_key: IndexMap<PrimaryKey, Primary>,
     runs: HashMap<RunId, PrimaryKey>,
     next: u64,
 }
@@ -99,7 +117,7 @@ impl Primaries {
     }
 
     pub(crate) fn remove(&mut self, key: &PrimaryKey) -> Option<Primary> {
-        self.by_key.remove(key)
+        self.by_key.swap_remove(key)
     }
 
     pub(crate) fn of_controller(&self, controller: ControllerId) -> Vec<PrimaryKey> {
@@ -118,6 +136,7 @@ impl Primaries {
             id,
             named: Vec::new(),
             latest: Vec::new(),
+            history_lost: false,
         });
         self.runs.insert(id, key.clone());
         Some(id)
@@ -133,6 +152,17 @@ impl Primaries {
         match &mut self.by_key.get_mut(key)?.job {
             Job::Running(run) if run.id == id => Some((key, run)),
             _ => None,
+        }
+    }
+
+    pub(crate) fn lose_history(&mut self) {
+        for key in self.runs.values() {
+            if let Some(Primary {
+                job: Job::Running(run), ..
+            }) = self.by_key.get_mut(key)
+            {
+                run.history_lost = true;
+            }
         }
     }
 

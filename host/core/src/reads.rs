@@ -3,6 +3,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use indexmap::IndexMap;
+
 use crate::name::{ClusterId, Kind, ObjectKey, ObjectName, Version};
 use crate::query::Fields;
 use crate::query::QueryId;
@@ -53,10 +55,17 @@ impl ReadScope {
     }
 }
 
+/// Who waits for a read: a query, in the round of reads that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) query: QueryId,
+    pub(crate) round: u32,
+}
+
 pub(crate) struct Read {
     pub(crate) request: ReadRequest,
     /// The query that waits for it; none if it only brings an object up to date.
-    pub(crate) query: Option<QueryId>,
+    pub(crate) waiting: Option<Waiting>,
     /// Objects that went out of sight while it was under way, and the version at which they did. An answer that was
     /// given earlier must not bring them back.
     pub(crate) gone: HashMap<ObjectName, Version>,
@@ -65,18 +74,18 @@ pub(crate) struct Read {
 /// Invariant: no more reads are under way in a cluster than its permits.
 #[derive(Default)]
 pub(crate) struct Reads {
-    waiting: HashMap<ClusterId, VecDeque<(ReadRequest, Option<QueryId>)>>,
-    running: HashMap<ReadId, Read>,
+    waiting: IndexMap<ClusterId, VecDeque<(ReadRequest, Option<Waiting>)>>,
+    running: IndexMap<ReadId, Read>,
     running_in: HashMap<ClusterId, usize>,
     next: u64,
 }
 
 impl Reads {
-    pub(crate) fn push(&mut self, request: ReadRequest, query: Option<QueryId>) {
+    pub(crate) fn push(&mut self, request: ReadRequest, waiting: Option<Waiting>) {
         self.waiting
             .entry(request.cluster)
             .or_default()
-            .push_back((request, query));
+            .push_back((request, waiting));
     }
 
     /// The next read that a permit is free for.
@@ -87,9 +96,9 @@ impl Reads {
             .find(|(cluster, _)| self.running_in.get(cluster).is_none_or(|running| *running < permits))?
             .0;
         let queue = self.waiting.get_mut(&cluster)?;
-        let (request, query) = queue.pop_front()?;
+        let (request, waiting) = queue.pop_front()?;
         if queue.is_empty() {
-            self.waiting.remove(&cluster);
+            self.waiting.swap_remove(&cluster);
         }
         let id = ReadId(self.next);
         self.next += 1;
@@ -98,7 +107,7 @@ impl Reads {
             id,
             Read {
                 request: request.clone(),
-                query,
+                waiting,
                 gone: HashMap::new(),
             },
         );
@@ -106,7 +115,7 @@ impl Reads {
     }
 
     pub(crate) fn finish(&mut self, id: ReadId) -> Option<Read> {
-        let read = self.running.remove(&id)?;
+        let read = self.running.swap_remove(&id)?;
         if let Some(running) = self.running_in.get_mut(&read.request.cluster) {
             *running -= 1;
             if *running == 0 {
@@ -126,17 +135,36 @@ impl Reads {
         }
     }
 
+    /// Gives up all reads of a kind in a cluster: what they will say is of a state that no longer counts.
+    pub(crate) fn abandon(&mut self, cluster: ClusterId, kind: &Kind) {
+        if let Some(queue) = self.waiting.get_mut(&cluster) {
+            queue.retain(|(request, _)| request.kind != *kind);
+            if queue.is_empty() {
+                self.waiting.swap_remove(&cluster);
+            }
+        }
+        let ids: Vec<ReadId> = self
+            .running
+            .iter()
+            .filter(|(_, read)| read.request.cluster == cluster && read.request.kind == *kind)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in ids {
+            self.finish(id);
+        }
+    }
+
     /// Takes back what waits for a query that nobody asks any longer.
     pub(crate) fn forget_query(&mut self, query: QueryId, cluster: ClusterId) {
         if let Some(queue) = self.waiting.get_mut(&cluster) {
-            queue.retain(|(_, waiting)| *waiting != Some(query));
+            queue.retain(|(_, waiting)| waiting.is_none_or(|waiting| waiting.query != query));
             if queue.is_empty() {
-                self.waiting.remove(&cluster);
+                self.waiting.swap_remove(&cluster);
             }
         }
         for read in self.running.values_mut() {
-            if read.query == Some(query) {
-                read.query = None;
+            if read.waiting.is_some_and(|waiting| waiting.query == query) {
+                read.waiting = None;
             }
         }
     }

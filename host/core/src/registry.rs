@@ -1,7 +1,9 @@
 //! The queries that somebody asks, who asks them, and whether they can be answered.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use indexmap::IndexSet;
 
 use crate::change::Metadata;
 use crate::failure::Failure;
@@ -25,8 +27,12 @@ pub(crate) enum User {
 
 pub(crate) struct Registered {
     pub(crate) query: Arc<Query>,
-    pub(crate) users: HashSet<User>,
+    pub(crate) users: IndexSet<User>,
     pub(crate) state: QueryState,
+    /// Counts how often its reads were begun, so that an answer of an earlier time does not count for this one.
+    pub(crate) round: u32,
+    /// Reads in a row that failed.
+    pub(crate) failures: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,8 +76,10 @@ impl Registry {
             id,
             Registered {
                 query,
-                users: HashSet::from([user]),
+                users: IndexSet::from([user]),
                 state,
+                round: 0,
+                failures: 0,
             },
         );
         (id, true)
@@ -91,7 +99,7 @@ impl Registry {
     /// Takes a user off a query. Returns the query if that was the last one, which removes it.
     pub(crate) fn remove(&mut self, id: QueryId, user: &User) -> Option<Arc<Query>> {
         let entry = self.entries.get_mut(&id)?;
-        entry.users.remove(user);
+        entry.users.swap_remove(user);
         if !entry.users.is_empty() {
             return None;
         }

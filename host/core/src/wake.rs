@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::name::{ObjectKey, Version};
+use crate::primaries::WrittenObject;
 
 /// The reason for which a primary is queued.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,15 +33,10 @@ pub enum Wake {
 }
 
 impl Wake {
-    /// Whether this wake is told by the event of one of these writes.
-    pub(crate) fn is_of(&self, written: &[(ObjectKey, Version)]) -> bool {
-        match self {
-            Wake::Object {
-                object,
-                version: Some(version),
-            } => written.iter().any(|(own, at)| own == object && at == version),
-            _ => false,
-        }
+    /// Whether this wake is told by the event of this write.
+    pub(crate) fn is_of(&self, written: &WrittenObject) -> bool {
+        matches!(self, Wake::Object { object, version: Some(version) }
+            if *object == written.object && *version == written.metadata.version)
     }
 }
 

@@ -1,10 +1,12 @@
 //! The watches that queries need. Queries share them, and the last query gone stops a watch after a while.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use indexmap::{IndexMap, IndexSet};
+
 use crate::failure::Failure;
-use crate::name::{ClusterId, Kind};
+use crate::name::{ClusterId, Kind, Version};
 use crate::query::QueryId;
 use crate::query::{Namespaces, Query, Target};
 
@@ -33,7 +35,7 @@ pub enum Scope {
 }
 
 pub(crate) struct Watch {
-    pub(crate) queries: HashSet<QueryId>,
+    pub(crate) queries: IndexSet<QueryId>,
     pub(crate) state: WatchState,
     /// Failures since it last stood.
     pub(crate) failures: u32,
@@ -57,8 +59,10 @@ const NAMESPACES_WATCHED_APART: usize = 8;
 /// Invariant: `streams` holds the id of exactly those watches that are starting or standing.
 #[derive(Default)]
 pub(crate) struct Watches {
-    by_key: HashMap<WatchKey, Watch>,
+    by_key: IndexMap<WatchKey, Watch>,
     streams: HashMap<WatchId, WatchKey>,
+    /// The newest version that was seen of each kind that is watched.
+    newest: HashMap<(ClusterId, Kind), Version>,
     next: u64,
 }
 
@@ -71,6 +75,10 @@ impl Watches {
             scope,
         };
         let namespaces: &[Arc<str>] = match &query.target {
+            Target::Selected {
+                namespaces: Namespaces::Listed(names),
+                ..
+            } if names.is_empty() => return Vec::new(),
             Target::Named(name) => name.namespace.as_slice(),
             Target::Selected {
                 namespaces: Namespaces::Listed(names),
@@ -81,14 +89,16 @@ impl Watches {
                 ..
             } => &[],
         };
-        if namespaces.is_empty() || self.by_key.contains_key(&key(Scope::All)) {
+        // One for the whole cluster covers its namespaces too, but not if it is refused: a namespace's own may be allowed.
+        let all_serves = |watch: &Watch| !matches!(watch.state, WatchState::Failed(_));
+        if namespaces.is_empty() || self.by_key.get(&key(Scope::All)).is_some_and(all_serves) {
             return vec![key(Scope::All)];
         }
         let scopes: Vec<_> = namespaces
             .iter()
             .map(|name| key(Scope::Namespace(name.clone())))
             .collect();
-        let new = scopes.iter().filter(|scope| !self.by_key.contains_key(scope)).count();
+        let new = scopes.iter().filter(|scope| !self.by_key.contains_key(*scope)).count();
         if new > 0 && new + self.count(query.cluster, &query.kind) > NAMESPACES_WATCHED_APART {
             return vec![key(Scope::All)];
         }
@@ -108,13 +118,16 @@ impl Watches {
         let watch = self.by_key.entry(key.clone()).or_insert_with(|| {
             new = true;
             Watch {
-                queries: HashSet::new(),
+                queries: IndexSet::new(),
                 state: WatchState::Unconnected,
                 failures: 0,
                 definition: None,
             }
         });
         watch.queries.insert(query);
+        if new {
+            self.newest.entry((key.cluster, key.kind.clone())).or_default();
+        }
         new
     }
 
@@ -122,7 +135,11 @@ impl Watches {
     pub(crate) fn remove_query(&mut self, query: QueryId, cluster: ClusterId, kind: &Kind) -> Vec<WatchKey> {
         let mut idle = Vec::new();
         for (key, watch) in &mut self.by_key {
-            if key.cluster == cluster && key.kind == *kind && watch.queries.remove(&query) && watch.queries.is_empty() {
+            if key.cluster == cluster
+                && key.kind == *kind
+                && watch.queries.swap_remove(&query)
+                && watch.queries.is_empty()
+            {
                 idle.push(key.clone());
             }
         }
@@ -165,8 +182,32 @@ impl Watches {
     /// Forgets a watch. Returns the stream that ends with this.
     pub(crate) fn forget(&mut self, key: &WatchKey) -> Option<WatchId> {
         let ended = self.end(key, WatchState::Unconnected).flatten();
-        self.by_key.remove(key);
+        self.by_key.swap_remove(key);
+        if self.count(key.cluster, &key.kind) == 0 {
+            self.newest.remove(&(key.cluster, key.kind.clone()));
+        }
         ended
+    }
+
+    /// Notes a version of a kind, if that is watched.
+    pub(crate) fn saw(&mut self, cluster: ClusterId, kind: &Kind, version: Version) {
+        if let Some(newest) = self.newest.get_mut(&(cluster, kind.clone())) {
+            *newest = version.max(*newest);
+        }
+    }
+
+    /// The newest version that was seen of a watch's kind.
+    pub(crate) fn newest(&self, key: &WatchKey) -> Version {
+        self.newest
+            .get(&(key.cluster, key.kind.clone()))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn forget_versions(&mut self, cluster: ClusterId, kind: &Kind) {
+        if let Some(newest) = self.newest.get_mut(&(cluster, kind.clone())) {
+            *newest = Version::default();
+        }
     }
 
     pub(crate) fn get(&self, key: &WatchKey) -> Option<&Watch> {
@@ -182,23 +223,18 @@ impl Watches {
         self.streams.get(&id)
     }
 
-    pub(crate) fn of_cluster(&self, cluster: ClusterId) -> Vec<WatchKey> {
+    pub(crate) fn of_kind(&self, cluster: ClusterId, kind: &Kind) -> Vec<WatchKey> {
         self.by_key
             .keys()
-            .filter(|key| key.cluster == cluster)
+            .filter(|key| key.cluster == cluster && key.kind == *kind)
             .cloned()
             .collect()
     }
 
-    /// The watches that tell of objects in a namespace, or of those in none.
-    pub(crate) fn covering(&self, cluster: ClusterId, kind: &Kind, namespace: Option<&Arc<str>>) -> Vec<WatchKey> {
-        let covers = |scope: &Scope| match scope {
-            Scope::All => true,
-            Scope::Namespace(name) => namespace == Some(name),
-        };
+    pub(crate) fn of_cluster(&self, cluster: ClusterId) -> Vec<WatchKey> {
         self.by_key
             .keys()
-            .filter(|key| key.cluster == cluster && key.kind == *kind && covers(&key.scope))
+            .filter(|key| key.cluster == cluster)
             .cloned()
             .collect()
     }

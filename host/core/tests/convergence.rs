@@ -12,7 +12,7 @@ use fastrand::Rng;
 use patchbay_core::{
     Change, ClusterId, ControllerId, Core, Effect, Failure, FailureReason, Fields, Finding, Kind, Labels, Metadata,
     Namespaces, ObjectKey, ObjectName, Query, ReadId, ReadRequest, ReadScope, References, Requirement, RunId,
-    RunResult, Scope, Selector, Settings, State, Target, Time, Variant, Version, WatchId, WatchKey,
+    RunResult, Scope, Selector, Settings, State, Target, Time, Variant, Version, WatchId, WatchKey, WrittenObject,
 };
 
 const CONTROLLER: ControllerId = ControllerId(7);
@@ -93,13 +93,21 @@ fn query(refers: &Refers) -> Query {
     }
 }
 
+type Objects = BTreeMap<(Kind, ObjectName), Object>;
+
 /// What happened at one version.
 type Event = (u64, Kind, ObjectName, Option<Object>);
 
 #[derive(Default)]
 struct Server {
     version: u64,
-    objects: BTreeMap<(Kind, ObjectName), Object>,
+    /// Uids are never given twice, not even by a server that has forgotten whom it gave them.
+    uids: u64,
+    /// What primaries refer to, by their texts.
+    refers: HashMap<Arc<str>, Vec<Refers>>,
+    /// What its backups hold.
+    backups: Vec<(u64, Objects)>,
+    objects: Objects,
     log: Vec<Event>,
 }
 
@@ -107,11 +115,13 @@ impl Server {
     fn put(&mut self, kind: &Kind, name: &ObjectName, change: impl FnOnce(&mut Object)) -> Object {
         self.version += 1;
         let version = self.version;
+        self.uids += 1;
+        let uid = self.uids;
         let object = self
             .objects
             .entry((kind.clone(), name.clone()))
             .or_insert_with(|| Object {
-                uid: version,
+                uid,
                 version,
                 label: None,
                 k: 0,
@@ -121,6 +131,7 @@ impl Server {
         change(object);
         object.version = version;
         let object = object.clone();
+        self.refers.insert(object.text(&Fields::Whole), object.refers.clone());
         self.log
             .push((version, kind.clone(), name.clone(), Some(object.clone())));
         object
@@ -131,6 +142,21 @@ impl Server {
             self.version += 1;
             self.log.push((self.version, kind.clone(), name.clone(), None));
         }
+    }
+
+    fn back_up(&mut self) {
+        self.backups.push((self.version, self.objects.clone()));
+    }
+
+    /// Goes back to the last backup, and counts from there.
+    fn restore(&mut self) -> bool {
+        let Some((version, objects)) = self.backups.pop() else {
+            return false;
+        };
+        self.version = version;
+        self.objects = objects;
+        self.log.retain(|event| event.0 <= version);
+        true
     }
 
     fn list(&self, request: &ReadRequest) -> Vec<(ObjectName, Object)> {
@@ -284,20 +310,14 @@ impl World {
                 Effect::Read(id, request) => {
                     self.reads.insert(id, (request, None));
                 }
-                Effect::Run { run, key, .. } => {
-                    let refers = self.server_refers(&key.name);
+                Effect::Run { run, key, primary, .. } => {
+                    let refers = self.server.refers[&primary.text].clone();
                     self.runs.push((run, key.name, refers));
                     self.run_count += 1;
                 }
                 Effect::Connect { .. } | Effect::Disconnect(_) => unreachable!("there is one cluster"),
             }
         }
-    }
-
-    /// A run sees the primary as it was cached. For what it refers to, the newest will do: it is woken by a change.
-    fn server_refers(&self, name: &ObjectName) -> Vec<Refers> {
-        let object = self.server.objects.get(&(primary_kind(), name.clone()));
-        object.map(|object| object.refers.clone()).unwrap_or_default()
     }
 
     /// Lets one thing that is under way go on.
@@ -308,6 +328,17 @@ impl World {
             _ => self.run_step(),
         }
         self.pull();
+    }
+
+    /// Data are lost, and every stream finds out by itself.
+    fn restore(&mut self) {
+        if self.server.restore() {
+            let ids: Vec<_> = self.streams.drain().map(|(id, _)| id).collect();
+            for id in ids {
+                self.core.watch_expired(id);
+            }
+            self.pull();
+        }
     }
 
     fn stream_step(&mut self) {
@@ -321,7 +352,7 @@ impl World {
         if fault {
             self.streams.remove(&id);
             if self.random.bool() {
-                self.core.watch_expired(id, false);
+                self.core.watch_expired(id);
             } else {
                 self.core
                     .watch_failed(id, &Failure::new(FailureReason::Unreachable, "cut"), self.now);
@@ -330,7 +361,7 @@ impl World {
         }
         let Some(position) = &mut stream.position else {
             stream.position = Some(self.server.log.len());
-            return self.core.watch_stands(id, self.now);
+            return self.core.watch_stands(id, Version(self.server.version), self.now);
         };
         let Some((version, kind, name, object)) = self.server.log.get(*position).cloned() else {
             return;
@@ -361,7 +392,7 @@ impl World {
                 }
             }
         };
-        self.core.changed(Change { object: key, state }, self.now);
+        self.core.changed(id, Change { object: key, state }, self.now);
     }
 
     fn read_step(&mut self) {
@@ -420,7 +451,7 @@ impl World {
     }
 
     /// A run writes its own primary now and then, as a status is written: it must not be woken by that.
-    fn write(&mut self, name: &ObjectName) -> Vec<(ObjectKey, Metadata)> {
+    fn write(&mut self, name: &ObjectName) -> Vec<WrittenObject> {
         if !self.server.objects.contains_key(&(primary_kind(), name.clone())) || self.random.bool() {
             return Vec::new();
         }
@@ -431,7 +462,11 @@ impl World {
             kind: primary_kind(),
             name: name.clone(),
         };
-        vec![(key, object.metadata())]
+        vec![WrittenObject {
+            object: key,
+            metadata: object.metadata(),
+            own: true,
+        }]
     }
 
     fn rest(&mut self) {
@@ -498,12 +533,15 @@ fn texts(findings: &[Finding]) -> Vec<Vec<Arc<str>>> {
 
 #[test]
 fn every_primary_ends_up_with_what_its_queries_find() {
-    for seed in 0..500 {
+    for seed in 0..300 {
         let mut world = World::new(seed);
         world.pull();
         for _ in 0..150 {
-            if world.random.u32(0..3) == 0 {
-                world.edit();
+            match world.random.u32(0..90) {
+                0..30 => world.edit(),
+                30 => world.server.back_up(),
+                31 => world.restore(),
+                _ => {}
             }
             world.step();
         }

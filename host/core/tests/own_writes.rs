@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use patchbay_core::{
     Change, ClusterId, ControllerId, Core, Effect, Fields, Kind, Metadata, ObjectKey, ObjectName, Query, ReadId,
-    ReadScope, References, RunId, RunResult, Selector, Settings, State, Target, Time, Variant, Version,
+    ReadScope, References, RunId, RunResult, Selector, Settings, State, Target, Time, Variant, Version, WatchId,
+    WrittenObject,
 };
 
 const NOW: Time = Time(std::time::Duration::ZERO);
@@ -37,6 +38,14 @@ fn whole(text: &str) -> Vec<Variant> {
     }]
 }
 
+fn written(object: ObjectKey, version: u64) -> WrittenObject {
+    WrittenObject {
+        object,
+        metadata: metadata(version),
+        own: true,
+    }
+}
+
 fn event(object: ObjectKey, version: u64, text: &str) -> Change {
     let state = State::Present {
         metadata: metadata(version),
@@ -48,12 +57,15 @@ fn event(object: ObjectKey, version: u64, text: &str) -> Change {
 /// Two primaries, `writer` and `other`, that both depend on the whole of one ConfigMap and have run once.
 struct World {
     core: Core,
+    /// The watch of the ConfigMap.
+    stream: WatchId,
 }
 
 impl World {
     fn new() -> Self {
         let mut world = World {
             core: Core::new(Settings::default()),
+            stream: WatchId(0),
         };
         world.core.attach(
             ControllerId(0),
@@ -71,7 +83,10 @@ impl World {
         let mut ran = Vec::new();
         while let Some(effect) = self.core.poll() {
             match effect {
-                Effect::StartWatch(id, _) => self.core.watch_stands(id, NOW),
+                Effect::StartWatch(id, _) => {
+                    self.stream = id;
+                    self.core.watch_stands(id, Version(2), NOW);
+                }
                 Effect::Read(id, request) => self.read(id, &request.scope),
                 Effect::Run { run, key, .. } => {
                     if self.names_its_query(run) {
@@ -95,6 +110,10 @@ impl World {
         self.core.read_done(id, Version(2), objects, NOW);
     }
 
+    fn changed(&mut self, change: Change) {
+        self.core.changed(self.stream, change, NOW);
+    }
+
     fn names_its_query(&mut self, run: RunId) -> bool {
         let object = shared();
         let query = Query {
@@ -106,7 +125,7 @@ impl World {
         matches!(self.core.references(run, vec![query], NOW), References::Answered(_))
     }
 
-    fn finish(&mut self, run: RunId, written: &[(ObjectKey, Metadata)], again: bool) {
+    fn finish(&mut self, run: RunId, written: &[WrittenObject], again: bool) {
         let result = RunResult::Done {
             again_after: None,
             again,
@@ -116,8 +135,7 @@ impl World {
 
     /// Begins a run of `writer`, woken by a change of the ConfigMap that `other` runs for as well.
     fn begin(&mut self, version: u64) -> RunId {
-        self.core
-            .changed(event(shared(), version, &format!("changed at {version}")), NOW);
+        self.changed(event(shared(), version, &format!("changed at {version}")));
         let mut begun = None;
         while let Some(effect) = self.core.poll() {
             let Effect::Run { run, key, .. } = effect else {
@@ -138,8 +156,8 @@ impl World {
 fn the_event_after_the_run_wakes_the_other_only() {
     let mut world = World::new();
     let run = world.begin(3);
-    world.finish(run, &[(shared(), metadata(4))], false);
-    world.core.changed(event(shared(), 4, "written"), NOW);
+    world.finish(run, &[written(shared(), 4)], false);
+    world.changed(event(shared(), 4, "written"));
     assert_eq!(world.settle(), ["other"]);
 }
 
@@ -147,8 +165,8 @@ fn the_event_after_the_run_wakes_the_other_only() {
 fn the_event_during_the_run_wakes_the_other_only() {
     let mut world = World::new();
     let run = world.begin(3);
-    world.core.changed(event(shared(), 4, "written"), NOW);
-    world.finish(run, &[(shared(), metadata(4))], false);
+    world.changed(event(shared(), 4, "written"));
+    world.finish(run, &[written(shared(), 4)], false);
     assert_eq!(world.settle(), ["other"]);
 }
 
@@ -159,13 +177,13 @@ fn what_somebody_wrote_before_the_own_write_wakes_the_writer_too() {
         let run = world.begin(3);
         // At version 4 somebody else, at version 5 this run.
         if during {
-            world.core.changed(event(shared(), 4, "somebody"), NOW);
-            world.finish(run, &[(shared(), metadata(5))], false);
+            world.changed(event(shared(), 4, "somebody"));
+            world.finish(run, &[written(shared(), 5)], false);
         } else {
-            world.finish(run, &[(shared(), metadata(5))], false);
-            world.core.changed(event(shared(), 4, "somebody"), NOW);
+            world.finish(run, &[written(shared(), 5)], false);
+            world.changed(event(shared(), 4, "somebody"));
         }
-        world.core.changed(event(shared(), 5, "written"), NOW);
+        world.changed(event(shared(), 5, "written"));
         let mut ran = world.settle();
         ran.sort();
         assert_eq!(ran, ["other", "writer"], "event during the run: {during}");
@@ -176,9 +194,9 @@ fn what_somebody_wrote_before_the_own_write_wakes_the_writer_too() {
 fn a_run_that_asks_to_see_its_writes_runs_again_when_they_are_seen() {
     let mut world = World::new();
     let run = world.begin(3);
-    world.finish(run, &[(shared(), metadata(4))], true);
+    world.finish(run, &[written(shared(), 4)], true);
     assert_eq!(world.settle(), [""; 0], "not before");
-    world.core.changed(event(shared(), 4, "written"), NOW);
+    world.changed(event(shared(), 4, "written"));
     let mut ran = world.settle();
     ran.sort();
     assert_eq!(ran, ["other", "writer"]);
@@ -192,23 +210,39 @@ fn a_run_that_asks_to_see_writes_to_what_nobody_watches_runs_again_at_once() {
         name: ObjectName::new(Some("n"), "unwatched"),
         ..shared()
     };
-    world.finish(run, &[(unwatched, metadata(4))], true);
+    world.finish(run, &[written(unwatched, 4)], true);
     assert_eq!(world.settle(), ["writer"]);
 }
 
 #[test]
 fn an_older_state_never_overwrites_a_newer_one() {
     let mut world = World::new();
-    world.core.changed(event(shared(), 5, "newer"), NOW);
+    world.changed(event(shared(), 5, "newer"));
     world.settle();
-    world.core.changed(event(shared(), 4, "older"), NOW);
+    world.changed(event(shared(), 4, "older"));
     assert_eq!(world.settle(), [""; 0]);
     let absent = Change {
         object: shared(),
         state: State::Absent { version: Version(7) },
     };
-    world.core.changed(absent, NOW);
+    world.changed(absent);
     world.settle();
-    world.core.changed(event(shared(), 6, "revived"), NOW);
+    world.changed(event(shared(), 6, "revived"));
     assert_eq!(world.settle(), [""; 0], "a late state does not revive what has gone");
+}
+
+#[test]
+fn a_write_that_may_have_changed_nothing_hides_no_foreign_edit() {
+    let mut world = World::new();
+    let run = world.begin(3);
+    // Somebody edits at version 4. The run applies what is so already, and is answered with that version.
+    let unsure = WrittenObject {
+        own: false,
+        ..written(shared(), 4)
+    };
+    world.finish(run, &[unsure], false);
+    world.changed(event(shared(), 4, "somebody"));
+    let mut ran = world.settle();
+    ran.sort();
+    assert_eq!(ran, ["other", "writer"]);
 }

@@ -13,6 +13,7 @@ use crate::reads::{ReadRequest, ReadScope};
 use crate::registry::{QueryState, User};
 use crate::time::Time;
 use crate::wake::Wake;
+use crate::watches::WatchId;
 
 /// How long a deletion is remembered where nobody asks for the object by name: longer than one watch lags behind another.
 const TOMBSTONE: Duration = Duration::from_secs(120);
@@ -45,9 +46,11 @@ impl Core {
         self.registry.fields(self.registry.matching(object, metadata))
     }
 
-    /// Tells an object's state, from the event of a watch.
-    pub fn changed(&mut self, change: Change, now: Time) {
-        self.merge_or_read(change, Origin::Event, now);
+    /// Tells an object's state, from the event of a watch. What a stream says after it was ended is ignored.
+    pub fn changed(&mut self, stream: WatchId, change: Change, now: Time) {
+        if self.watches.stream(stream).is_some() {
+            self.merge_or_read(change, Origin::Event, now);
+        }
     }
 
     /// Merges a state; an object that must be read anew first is read.
@@ -64,21 +67,11 @@ impl Core {
     /// A query came while the object's text was made, and wants more than that. Nothing was merged.
     pub(super) fn merge(&mut self, change: Change, origin: Origin, now: Time) -> Result<(), Lacking> {
         let Change { object, state } = change;
-        if let Some(cached) = self.cache.get_mut(&object) {
-            if cached.version() > state.version() {
-                return Ok(());
+        self.watches.saw(object.cluster, &object.kind, state.version());
+        if !self.is_news(&object, &state) {
+            for expected in self.expected.seen(&object, state.version()) {
+                self.write_seen(&expected.writer);
             }
-            if cached.version() == state.version() {
-                if let (Entry::Present(cached), State::Present { variants, .. }) = (cached, state) {
-                    for variant in variants {
-                        if cached.text(&variant.fields).is_none() {
-                            cached.variants.push(variant);
-                        }
-                    }
-                }
-                return Ok(());
-            }
-        } else if self.is_known(&object, &state) {
             return Ok(());
         }
 
@@ -114,8 +107,8 @@ impl Core {
         // The event of a write is its writer's own. A read may hold what others wrote besides, so it wakes the writer too.
         let writer = seen
             .iter()
-            .find(|(at, _)| *at == version && origin == Origin::Event)
-            .map(|(_, key)| key);
+            .find(|expected| expected.own && expected.version == version && origin == Origin::Event)
+            .map(|expected| &expected.writer);
         let told = Told {
             object: &object,
             version,
@@ -135,10 +128,32 @@ impl Core {
                 self.notify(*id, &told, after, now);
             }
         }
-        for (_, key) in &seen {
-            self.write_seen(key);
+        for expected in &seen {
+            self.write_seen(&expected.writer);
         }
         Ok(())
+    }
+
+    /// Whether a state is newer than what is known. One of the same version may bring variants that are missing.
+    fn is_news(&mut self, object: &ObjectKey, state: &State) -> bool {
+        let Some(cached) = self.cache.get_mut(object) else {
+            return !self.is_known(object, state);
+        };
+        match (&mut *cached, state) {
+            (Entry::Present(cached), State::Present { metadata, variants })
+                if cached.metadata.version == metadata.version =>
+            {
+                for variant in variants {
+                    if cached.text(&variant.fields).is_none() {
+                        cached.variants.push(variant.clone());
+                    }
+                }
+                false
+            }
+            // An object that went out of sight may be asked for by name since: then it is there at that version.
+            (Entry::Absent { version }, State::Present { metadata, .. }) => *version <= metadata.version,
+            _ => cached.version() < state.version(),
+        }
     }
 
     /// Whether every query that would find the object has seen a later state of its collection: then an object that is
@@ -176,12 +191,12 @@ impl Core {
             self.cache.insert(object, Entry::Absent { version });
         }
         if was_there && !asked_by_name {
-            self.set_timer(now + TOMBSTONE, Timer::Tombstone(object.clone()));
+            self.set_timer(now + TOMBSTONE, Timer::Tombstone(object.clone(), version));
         }
     }
 
-    pub(super) fn forget_tombstone(&mut self, object: &ObjectKey) {
-        let absent = matches!(self.cache.get(object), Some(Entry::Absent { .. }));
+    pub(super) fn forget_tombstone(&mut self, object: &ObjectKey, version: Version) {
+        let absent = matches!(self.cache.get(object), Some(Entry::Absent { version: at }) if *at == version);
         if absent && self.registry.by_name(object).is_empty() {
             self.cache.remove(object);
         }
@@ -250,8 +265,8 @@ impl Core {
             };
             if wanted.is_empty() {
                 self.cache.remove(&object);
-                for (_, key) in self.expected.forget_object(&object) {
-                    self.write_seen(&key);
+                for expected in self.expected.forget_object(&object) {
+                    self.write_seen(&expected.writer);
                 }
             } else if let Some(Entry::Present(present)) = self.cache.get_mut(&object) {
                 present.variants.retain(|variant| wanted.contains(&variant.fields));

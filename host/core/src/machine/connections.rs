@@ -3,7 +3,7 @@
 use super::{Core, Effect, Timer};
 use crate::clusters::{ClusterSource, ClusterState};
 use crate::failure::{Failure, FailureReason};
-use crate::name::ClusterId;
+use crate::name::{ClusterId, Version};
 use crate::query::Finding;
 use crate::registry::User;
 use crate::time::Time;
@@ -94,16 +94,19 @@ impl Core {
                 );
                 Failure::new(FailureReason::Unreachable, message)
             }
+            // What is not known may still be so: a connection that stands is kept.
+            Some(Finding::Failed(_)) if self.is_connected(id) => return,
             Some(Finding::Failed(failure)) => failure,
             Some(Finding::Matches(_)) | None => return,
         };
         self.fail_cluster(id, &failure, now);
     }
 
-    /// Tells that a connection stands. All watches of the cluster move to it.
-    pub fn connected(&mut self, id: ClusterId, attempt: u64, uid: &str) {
+    /// Tells that a connection stands. All watches of the cluster move to it. Returns false if nobody waits for this
+    /// connection any longer: the cluster was let go, or its kubeconfig has changed again.
+    pub fn connected(&mut self, id: ClusterId, attempt: u64, uid: &str) -> bool {
         let Some(cluster) = self.clusters.get_mut(id).filter(|cluster| cluster.attempt == attempt) else {
-            return;
+            return false;
         };
         cluster.state = ClusterState::Connected;
         cluster.failures = 0;
@@ -111,10 +114,12 @@ impl Core {
         cluster.uid = Some(uid.into());
         for key in self.watches.of_cluster(id) {
             if another {
-                self.cache.forget_versions(id, &key.kind);
+                // No version of it can be compared with those that are known.
+                self.watches.saw(id, &key.kind, Version::NEWEST);
             }
             self.restart_watch(&key);
         }
+        true
     }
 
     /// Tells that a connection could not be made. It is tried again after a while, and when the kubeconfig changes.

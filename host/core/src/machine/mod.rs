@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::Cache;
-use crate::clusters::{Clusters, KubeconfigKey};
+use crate::clusters::{ClusterSource, Clusters, KubeconfigKey};
 use crate::expected::ExpectedWrites;
 use crate::name::{ClusterId, ControllerId, Kind, ObjectKey, PrimaryKey, Version};
 use crate::primaries::{Primaries, RunId, WriteRecord};
@@ -134,7 +134,9 @@ enum Timer {
     Watch(WatchKey),
     Linger(WatchKey),
     Cluster(ClusterId),
-    Tombstone(ObjectKey),
+    Query(QueryId, u32),
+    Read(ReadRequest),
+    Tombstone(ObjectKey, Version),
 }
 
 struct Controller {
@@ -212,7 +214,9 @@ impl Core {
                 Timer::Watch(key) => self.retry_watch(&key),
                 Timer::Linger(key) => self.watch_lingered(&key, now),
                 Timer::Cluster(id) => self.cluster_due(id, now),
-                Timer::Tombstone(object) => self.forget_tombstone(&object),
+                Timer::Query(id, round) => self.retry_query(id, round),
+                Timer::Read(request) => self.retry_read(request),
+                Timer::Tombstone(object, version) => self.forget_tombstone(&object, version),
             }
         }
     }
@@ -250,9 +254,14 @@ impl Core {
         }
     }
 
-    /// The id of a cluster that a kubeconfig names.
-    pub fn cluster(&mut self, key: KubeconfigKey) -> ClusterId {
-        self.clusters.id(key)
+    /// The id of a cluster that a kubeconfig names. It is forgotten after a while if no query names the cluster.
+    pub fn cluster(&mut self, key: KubeconfigKey, now: Time) -> ClusterId {
+        if let Some(id) = self.clusters.known(&key) {
+            return id;
+        }
+        let id = self.clusters.add(key);
+        self.set_timer(now + self.settings.linger, Timer::Cluster(id));
+        id
     }
 
     /// The id of a cluster that a kubeconfig names, if any query has named it.
@@ -260,7 +269,12 @@ impl Core {
         self.clusters.known(key)
     }
 
-    /// How a cluster is called in messages.
+    /// How a cluster was named.
+    pub fn cluster_source(&self, id: ClusterId) -> Option<&ClusterSource> {
+        self.clusters.get(id).map(|cluster| &cluster.source)
+    }
+
+    /// How a cluster is called in messages and by plugins.
     pub fn cluster_name(&self, id: ClusterId) -> String {
         self.clusters
             .get(id)

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::name::{ObjectKey, Version};
 use crate::query::QueryId;
 use crate::query::{Fields, Finding, FoundObject, Namespaces, Query, Target};
-use crate::reads::{ReadRequest, ReadScope};
+use crate::reads::{ReadRequest, ReadScope, Waiting};
 use crate::registry::{QueryState, User};
 use crate::time::Time;
 use crate::wake::Wake;
@@ -34,6 +34,10 @@ impl Core {
         let states: Vec<WatchState> = self.watch_states(id, &query);
         if let Some(failure) = states.iter().find_map(failure) {
             self.set_query_state(id, QueryState::Failed(failure.clone()));
+        } else if states.is_empty() {
+            // It looks nowhere, so it finds nothing.
+            let floor = Version::default();
+            self.set_query_state(id, QueryState::Ready { floor });
         } else if states.iter().all(stands) {
             self.begin_reads(id, &query);
         }
@@ -94,13 +98,18 @@ impl Core {
                 })
                 .collect(),
         };
-        let reads = scopes.len();
-        match self.registry.get_mut(id).map(|entry| &mut entry.state) {
-            // Its answers stay what they were until something else is read.
-            Some(QueryState::Ready { .. }) => {}
-            Some(QueryState::Pending { reads: under_way, .. }) => *under_way += reads,
-            Some(state @ QueryState::Failed(_)) => *state = QueryState::Pending { reads, floor: None },
-            None => return,
+        let Some(entry) = self.registry.get_mut(id) else { return };
+        entry.round = entry.round.wrapping_add(1);
+        let waiting = Waiting {
+            query: id,
+            round: entry.round,
+        };
+        // The answers of one that is ready stay what they were until something else is read.
+        if !matches!(entry.state, QueryState::Ready { .. }) {
+            entry.state = QueryState::Pending {
+                reads: scopes.len(),
+                floor: None,
+            };
         }
         for scope in scopes {
             let mut fields = vec![query.fields.clone()];
@@ -118,15 +127,20 @@ impl Core {
                 scope,
                 fields,
             };
-            self.reads.push(request, Some(id));
+            self.reads.push(request, Some(waiting));
         }
     }
 
-    /// One of a query's reads is done. The last one makes it ready.
-    pub(super) fn query_read(&mut self, id: QueryId, version: Version, now: Time) {
+    /// One of a query's reads is done. The last one of the present round makes it ready.
+    pub(super) fn query_read(&mut self, waiting: Waiting, version: Version, now: Time) {
+        let id = waiting.query;
         let Some(entry) = self.registry.get_mut(id) else { return };
+        if entry.round != waiting.round {
+            return;
+        }
+        entry.failures = 0;
         match &mut entry.state {
-            QueryState::Ready { floor } => *floor = version,
+            QueryState::Ready { .. } => {}
             // Its watch failed meanwhile. It is read again when that stands.
             QueryState::Failed(_) => {}
             QueryState::Pending { reads, floor } => {
@@ -141,9 +155,10 @@ impl Core {
     }
 
     /// Keeps a query pending until one more object, found in its reads, is up to date.
-    pub(super) fn await_object(&mut self, id: Option<QueryId>, object: &ObjectKey, fields: Vec<Fields>) {
-        let pending = id.filter(|id| self.registry.is_pending(*id));
-        if let Some(entry) = pending.and_then(|id| self.registry.get_mut(id))
+    pub(super) fn await_object(&mut self, waiting: Option<Waiting>, object: &ObjectKey, fields: Vec<Fields>) {
+        if let Some(waiting) = waiting
+            && let Some(entry) = self.registry.get_mut(waiting.query)
+            && entry.round == waiting.round
             && let QueryState::Pending { reads, .. } = &mut entry.state
         {
             *reads += 1;
@@ -155,7 +170,7 @@ impl Core {
                     scope,
                     fields,
                 },
-                pending,
+                Some(waiting),
             );
         } else {
             self.read_object(object, fields);

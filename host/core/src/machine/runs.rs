@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use super::{Core, Effect, References, RunResult, Timer};
 use crate::cache::{Entry, Object};
-use crate::change::Metadata;
 use crate::name::{ControllerId, ObjectKey, PrimaryKey};
-use crate::primaries::{Due, Job, Primary, RunId, WriteRecord};
+use crate::primaries::{Due, Job, Primary, RunId, WriteRecord, WrittenObject};
 use crate::query::QueryId;
 use crate::query::{Fields, FoundObject, Query};
 use crate::queue::Priority;
 use crate::registry::User;
 use crate::time::Time;
 use crate::wake::Wake;
+
+/// A plugin that asks to run again and again gets no more than this.
+const SOONEST: Duration = Duration::from_millis(100);
 
 /// A run that has been given up so often in a row to wait for answers names other queries each time.
 const PARKED_IN_A_ROW: u32 = 32;
@@ -67,6 +69,13 @@ impl Core {
             self.primaries.insert(key.clone(), primary);
         } else if own_write {
             return;
+        }
+        if let Some(primary) = self.primaries.get_mut(&key)
+            && matches!(primary.job, Job::Waiting)
+        {
+            // It may no longer depend on what it waits for.
+            primary.job = Job::Idle;
+            primary.parked = 0;
         }
         self.wake(&key, wake);
     }
@@ -137,7 +146,14 @@ impl Core {
     }
 
     fn begin_run(&mut self, key: PrimaryKey) -> Option<Effect> {
-        let (object, deleting) = self.primary_object(&key)?;
+        let Some((object, deleting)) = self.primary_object(&key) else {
+            if let Some(primary) = self.primaries.get_mut(&key) {
+                primary.job = Job::Idle;
+            }
+            return None;
+        };
+        // A newer run sees what the last one wrote, or is woken by it.
+        self.expected.forget(&key);
         let run = self.primaries.begin_run(&key)?;
         let primary = self.primaries.get_mut(&key)?;
         primary.again = false;
@@ -223,13 +239,13 @@ impl Core {
         }
     }
 
-    /// Tells how a run ended: what became of its writes, and the metadata of objects as they were after them.
+    /// Tells how a run ended: what became of its writes, and the objects as they were after them.
     pub fn finish(
         &mut self,
         run: RunId,
         result: &RunResult,
         last_writes: Option<WriteRecord>,
-        written: &[(ObjectKey, Metadata)],
+        written: &[WrittenObject],
         now: Time,
     ) {
         let Some(key) = self.primaries.end_run(run) else { return };
@@ -242,13 +258,12 @@ impl Core {
             return;
         }
         let (named, latest) = (std::mem::take(&mut ended.named), std::mem::take(&mut ended.latest));
+        let written = if ended.history_lost { &[] } else { written };
         primary.job = Job::Idle;
         primary.last_writes = last_writes;
-        let own: Vec<_> = written
-            .iter()
-            .map(|(object, metadata)| (object.clone(), metadata.version))
-            .collect();
-        primary.wakes.retain(|wake| !wake.is_of(&own));
+        primary
+            .wakes
+            .retain(|wake| !written.iter().any(|written| written.own && wake.is_of(written)));
 
         let mut dropped = BTreeSet::new();
         if matches!(result, RunResult::Done { .. }) {
@@ -271,36 +286,39 @@ impl Core {
     }
 
     /// Remembers a run's writes until their events come. Of objects that nobody asks for, none will.
-    fn expect_events(&mut self, key: &PrimaryKey, written: &[(ObjectKey, Metadata)]) {
-        for (object, metadata) in written {
+    fn expect_events(&mut self, key: &PrimaryKey, written: &[WrittenObject]) {
+        for WrittenObject { object, metadata, own } in written {
             let seen = self
                 .cache
                 .get(object)
                 .is_some_and(|entry| entry.version() >= metadata.version);
             if !seen && self.registry.matching(object, metadata).next().is_some() {
-                self.expected.insert(object.clone(), metadata.version, key.clone());
+                self.expected
+                    .insert(object.clone(), metadata.version, key.clone(), *own);
             }
         }
     }
 
     fn plan_next(&mut self, key: &PrimaryKey, result: &RunResult, failures: u32, now: Time) {
-        if matches!(result, RunResult::Done { again: true, .. }) && self.expected.any_of(key) {
-            if let Some(primary) = self.primaries.get_mut(key) {
-                primary.again = true;
-            }
-            return self.run_noted(key);
-        }
-        let full_pass = (self.settings.full_pass, Wake::Backstop, Priority::Low);
+        let full_pass = self.jitter(self.settings.full_pass);
         let (delay, wake, priority) = match result {
+            RunResult::Done { again: true, .. } if self.expected.any_of(key) => {
+                if let Some(primary) = self.primaries.get_mut(key) {
+                    primary.again = true;
+                }
+                // Should an event never come, the run comes all the same.
+                (self.settings.retry_most, Wake::Written, Priority::Normal)
+            }
             RunResult::Done { again: true, .. } => (Duration::ZERO, Wake::Written, Priority::Normal),
             RunResult::Done {
                 again_after: Some(delay),
                 ..
-            } => (*delay, Wake::Asked, Priority::Normal),
-            RunResult::Done { again_after: None, .. } => (self.jitter(full_pass.0), full_pass.1, full_pass.2),
+            } => ((*delay).clamp(SOONEST, full_pass), Wake::Asked, Priority::Normal),
             // The first time, at once: so that the plugin can tell of it in the status.
             RunResult::WriteFailed if failures == 1 => (Duration::ZERO, Wake::Written, Priority::Normal),
-            RunResult::Failed { permanent: true } => (self.jitter(full_pass.0), full_pass.1, full_pass.2),
+            RunResult::Done { again_after: None, .. } | RunResult::Failed { permanent: true } => {
+                (full_pass, Wake::Backstop, Priority::Low)
+            }
             RunResult::WriteFailed | RunResult::Failed { permanent: false } => {
                 (self.retry_delay(failures), Wake::Retry, Priority::Normal)
             }

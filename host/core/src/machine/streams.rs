@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use super::changes::{Lacking, Origin};
 use super::queries::stands;
 use super::{Core, Effect, Timer};
+use crate::cache::Entry;
 use crate::change::{Change, Metadata, State, Variant};
 use crate::failure::{Failure, FailureReason};
-use crate::name::{Kind, ObjectKey, ObjectName, Version};
+use crate::name::{ClusterId, Kind, ObjectKey, ObjectName, Version};
 use crate::query::QueryId;
 use crate::query::{Fields, Namespaces, Query, Target};
-use crate::reads::{ReadId, ReadScope};
+use crate::reads::{ReadId, ReadRequest, ReadScope, Waiting};
 use crate::registry::{QueryState, User};
 use crate::selector::Selector;
 use crate::time::Time;
@@ -20,11 +21,18 @@ use crate::watches::{WatchId, WatchKey, WatchState};
 const DEFINITION: (&str, &str) = ("apiextensions.k8s.io", "CustomResourceDefinition");
 
 impl Core {
-    /// Tells that a watch stands: every change from now on will be told. What its queries find is read only after this.
-    pub fn watch_stands(&mut self, id: WatchId, now: Time) {
+    /// Tells that a watch stands: every change after `version` will be told. What its queries find is read only after this.
+    ///
+    /// A version below one that has been seen means that the collection went back in time: its data were restored from a
+    /// backup, or the cluster is another one. Then nothing that is known counts, and differences enter as changes.
+    pub fn watch_stands(&mut self, id: WatchId, version: Version, now: Time) {
         let Some(key) = self.watches.stream(id).cloned() else {
             return;
         };
+        if self.watches.newest(&key) > version {
+            self.begin_history_anew(key.cluster, &key.kind, Some(&key));
+        }
+        self.watches.saw(key.cluster, &key.kind, version);
         let Some(watch) = self.watches.get_mut(&key) else {
             return;
         };
@@ -42,21 +50,37 @@ impl Core {
         }
     }
 
-    /// Tells that a watch ended, that changes may have been missed, and that it can be started anew. If the collection
-    /// went back in time (its data was restored from a backup), `regressed` says so.
-    pub fn watch_expired(&mut self, id: WatchId, regressed: bool) {
-        let Some(key) = self.watches.stream(id).cloned() else {
-            return;
-        };
-        if regressed {
-            self.cache.forget_versions(key.cluster, &key.kind);
+    /// Tells that a watch ended, that changes may have been missed, and that it can be started anew.
+    pub fn watch_expired(&mut self, id: WatchId) {
+        if let Some(key) = self.watches.stream(id).cloned() {
+            self.restart_watch(&key);
+        }
+    }
+
+    /// The versions that are known of a kind, and those that reads under way will bring, are of a history that is over.
+    /// Its watches start anew, but for one that has just begun.
+    fn begin_history_anew(&mut self, cluster: ClusterId, kind: &Kind, begun: Option<&WatchKey>) {
+        self.cache.forget_versions(cluster, kind);
+        self.watches.forget_versions(cluster, kind);
+        self.reads.abandon(cluster, kind);
+        self.primaries.lose_history();
+        for writer in self.expected.forget_kind(cluster, kind) {
+            self.write_seen(&writer);
+        }
+        for key in self.watches.of_kind(cluster, kind) {
             for id in self.queries_of(&key) {
-                if let Some(QueryState::Ready { floor }) = self.registry.get_mut(id).map(|entry| &mut entry.state) {
-                    *floor = Version::default();
+                match self.registry.get_mut(id).map(|entry| &mut entry.state) {
+                    Some(QueryState::Ready { floor }) => *floor = Version::default(),
+                    // It is read when its watches stand.
+                    Some(QueryState::Pending { reads, floor }) => (*reads, *floor) = (0, None),
+                    Some(QueryState::Failed(_)) | None => {}
                 }
             }
+            let stands = self.watches.get(&key).is_some_and(|watch| stands(&watch.state));
+            if stands && Some(&key) != begun {
+                self.restart_watch(&key);
+            }
         }
-        self.restart_watch(&key);
     }
 
     /// Tells that a watch cannot be started or went on failing. It is tried again after a while.
@@ -171,6 +195,13 @@ impl Core {
             kind: request.kind.clone(),
             name: name.clone(),
         };
+        if objects
+            .iter()
+            .any(|(name, metadata, _)| self.contradicts(&key(name), metadata, version))
+        {
+            return self.begin_history_anew(request.cluster, &request.kind, None);
+        }
+        self.watches.saw(request.cluster, &request.kind, version);
         let mut listed = BTreeSet::new();
         for (name, metadata, variants) in objects {
             if read.gone.get(&name).is_some_and(|gone| *gone >= metadata.version) {
@@ -181,7 +212,7 @@ impl Core {
                 state: State::Present { metadata, variants },
             };
             if let Err(Lacking(fields)) = self.merge(change, Origin::Read, now) {
-                self.await_object(read.query, &key(&name), fields);
+                self.await_object(read.waiting, &key(&name), fields);
             }
             listed.insert(name);
         }
@@ -211,34 +242,64 @@ impl Core {
                     .map(|(name, object)| (key(name), self.wanted(&key(name), &object.metadata)))
                     .collect();
                 for (object, fields) in unlisted {
-                    self.await_object(read.query, &object, fields);
+                    self.await_object(read.waiting, &object, fields);
                 }
             }
         }
-        if let Some(query) = read.query {
-            self.query_read(query, version, now);
+        if let Some(waiting) = read.waiting {
+            self.query_read(waiting, version, now);
         }
     }
 
-    /// Tells that a read failed. What it was for is watched and read anew after a while; a query that makes no sense
-    /// fails by itself.
+    /// Whether a list says of an object what cannot be: that it is older than it was known to be at a version that the list
+    /// has seen. Then the collection went back in time and has since come further than before.
+    fn contradicts(&self, object: &ObjectKey, metadata: &Metadata, listed_at: Version) -> bool {
+        let cached = self.cache.get(object).map(Entry::version);
+        cached.is_some_and(|cached| metadata.version < cached && cached <= listed_at)
+    }
+
+    /// Tells that a read failed. Its query fails with it, and is read again after a while, unless it makes no sense: then
+    /// it would fail again.
     pub fn read_failed(&mut self, id: ReadId, failure: &Failure, now: Time) {
         let Some(read) = self.reads.finish(id) else { return };
-        if failure.reason == FailureReason::Invalid {
-            if let Some(query) = read.query {
-                self.fail_query(query, failure, now);
-            }
+        let Some(Waiting { query, round }) = read.waiting else {
+            let delay = self.retry_delay(1);
+            self.set_timer(now + delay, Timer::Read(read.request));
             return;
-        }
-        let namespace = match &read.request.scope {
-            ReadScope::Named(name) => name.namespace.clone(),
-            ReadScope::Selected { namespace, .. } => namespace.clone(),
         };
-        for key in self
-            .watches
-            .covering(read.request.cluster, &read.request.kind, namespace.as_ref())
-        {
-            self.fail_watch(&key, failure, now);
+        let Some(entry) = self.registry.get_mut(query).filter(|entry| entry.round == round) else {
+            return;
+        };
+        entry.failures += 1;
+        let failures = entry.failures;
+        self.fail_query(query, failure, now);
+        if failure.reason != FailureReason::Invalid {
+            let delay = self.retry_delay(failures);
+            self.set_timer(now + delay, Timer::Query(query, round));
+        }
+    }
+
+    pub(super) fn retry_query(&mut self, id: QueryId, round: u32) {
+        let Some(entry) = self.registry.get(id).filter(|entry| entry.round == round) else {
+            return;
+        };
+        let query = entry.query.clone();
+        if self.watch_states(id, &query).iter().all(stands) {
+            self.begin_reads(id, &query);
+        }
+    }
+
+    /// Reads an object once more, if anybody still asks for it.
+    pub(super) fn retry_read(&mut self, request: ReadRequest) {
+        if let ReadScope::Named(name) = &request.scope {
+            let object = ObjectKey {
+                cluster: request.cluster,
+                kind: request.kind.clone(),
+                name: name.clone(),
+            };
+            if self.cache.get(&object).is_some() || !self.registry.by_name(&object).is_empty() {
+                self.reads.push(request, None);
+            }
         }
     }
 }

@@ -122,16 +122,6 @@ impl World {
         })
         .await
     }
-
-    /// How often the host has run an Object.
-    pub fn runs(&self, object: &str) -> usize {
-        runs(self.host, object)
-    }
-}
-
-pub fn runs(host: &Host, object: &str) -> usize {
-    let run = format!("run primary=Object {object} ");
-    host.log().lines().filter(|line| line.contains(&run)).count()
 }
 
 pub async fn data_in(cluster: &Cluster, namespace: &str, name: &str, data: Value) -> Result<DynamicObject> {
