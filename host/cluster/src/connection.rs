@@ -9,7 +9,7 @@ use kube::{Api, Client};
 
 use crate::client::client;
 use crate::discovery::Discovery;
-use crate::error::Error;
+use crate::error::{Error, innermost};
 use crate::kubeconfig;
 
 /// A connection to one API server, with one set of credentials.
@@ -162,7 +162,7 @@ pub enum HomeError {
     #[error("no cluster: name a kubeconfig with --kubeconfig, or run in a Pod with a service account")]
     NotInCluster,
     /// The kubeconfig file cannot be used.
-    #[error("kubeconfig {path}: {source}")]
+    #[error("kubeconfig {path}: {}", innermost(source))]
     File {
         /// Where it is.
         path: String,

@@ -149,14 +149,17 @@ fn describe(error: &kube::Error) -> String {
             "the API server does not accept the credentials: renew the token or certificate".to_owned()
         }
         kube::Error::Api(status) => said(status),
-        other => {
-            let mut innermost: &dyn std::error::Error = other;
-            while let Some(source) = innermost.source() {
-                innermost = source;
-            }
-            format!("cannot reach the API server: {innermost}")
-        }
+        other => format!("cannot reach the API server: {}", innermost(other)),
     }
+}
+
+/// The cause of an error, without what the layers above it say of it.
+pub(crate) fn innermost(error: &dyn std::error::Error) -> &dyn std::error::Error {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost
 }
 
 /// Takes memory addresses out of a message: they differ each time, and a status that repeats the message would never rest.

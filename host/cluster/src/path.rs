@@ -14,8 +14,12 @@ fn is_alphanumeric(byte: u8) -> bool {
     byte.is_ascii_alphanumeric()
 }
 
+/// Letters and digits, and between them other characters too. So nothing is `.` or `..`.
 fn within(text: &str, most: usize, also: &[u8]) -> bool {
-    !text.is_empty() && text.len() <= most && text.bytes().all(|byte| is_alphanumeric(byte) || also.contains(&byte))
+    let ends = [text.bytes().next(), text.bytes().last()];
+    text.len() <= most
+        && text.bytes().all(|byte| is_alphanumeric(byte) || also.contains(&byte))
+        && ends.into_iter().all(|byte| byte.is_some_and(is_alphanumeric))
 }
 
 /// Whether it can be a namespace.
@@ -25,7 +29,7 @@ pub(crate) fn is_namespace(text: &str) -> bool {
 
 /// Whether it can be an object's name. Most are DNS subdomains; those of RBAC hold colons, too.
 pub(crate) fn is_name(text: &str) -> bool {
-    within(text, SUBDOMAIN, b"-._:") && text != "." && text != ".."
+    within(text, SUBDOMAIN, b"-._:")
 }
 
 /// Whether it can be a subresource.
@@ -36,9 +40,9 @@ pub(crate) fn is_subresource(text: &str) -> bool {
 /// Whether it can be a kind.
 pub(crate) fn is_kind(kind: &Kind) -> bool {
     let group = kind.group();
-    let versions = kind.api_version.matches('/').count();
+    let slashes = kind.api_version.matches('/').count();
     (group.is_empty() || within(group, SUBDOMAIN, b"-."))
-        && versions <= 1
+        && slashes == usize::from(!group.is_empty())
         && kind.api_version.len() <= SUBDOMAIN + LABEL
         && within(kind.version(), LABEL, b"")
         && within(&kind.kind, LABEL, b"")
@@ -86,7 +90,7 @@ mod tests {
             );
             assert!(!is_kind(&Kind::new("v1", text)), "{text:?}");
         }
-        for api_version in ["", "/", "a/", "a/b/v1", "a?/v1", "v1?x=", "../v1", "a/v1/../.."] {
+        for api_version in ["", "/", "/v1", "a/", "a/b/v1", "a?/v1", "v1?x=", "../v1", "a/v1/../.."] {
             assert!(!is_kind(&Kind::new(api_version, "Secret")), "{api_version:?}");
         }
     }

@@ -1,5 +1,7 @@
 //! A world of files, for trying a plugin without a cluster.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use patchbay_cluster::RawObject;
 use patchbay_core::{ClusterId, Fields, Finding, FoundObject, Kind, ObjectKey, Target};
 use patchbay_plugin::contract::{Answer, Query};
@@ -21,12 +23,18 @@ impl Offline {
     /// Adds an object. What only an API server gives it is made up: a uid of its own and a version.
     ///
     /// # Errors
-    /// It has no `apiVersion`, `kind` or name.
+    /// It is no object, or has no `apiVersion`, `kind` or name.
     pub fn add(&mut self, mut object: Value) -> Result<Value, String> {
+        if !object.is_object() {
+            return Err("it is no object: a manifest has fields such as apiVersion and kind".to_owned());
+        }
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let api_version = text(&object["apiVersion"]).ok_or("it has no apiVersion")?;
         let kind = text(&object["kind"]).ok_or("it has no kind")?;
         text(&object["metadata"]["name"]).ok_or("it has no metadata.name")?;
+        if (api_version.as_str(), kind.as_str()) == ("v1", "Secret") {
+            encode_string_data(&mut object);
+        }
         let number = self.objects.len() + 1;
         let metadata = &mut object["metadata"];
         if text(&metadata["uid"]).is_none() {
@@ -68,6 +76,17 @@ impl Offline {
     }
 }
 
+/// A Secret's `stringData` is written into `data`, as the API server does.
+fn encode_string_data(secret: &mut Value) {
+    let Some(Value::Object(plain)) = secret.as_object_mut().and_then(|secret| secret.remove("stringData")) else {
+        return;
+    };
+    for (key, value) in plain {
+        let encoded = STANDARD.encode(value.as_str().unwrap_or_default());
+        secret["data"][key] = encoded.into();
+    }
+}
+
 fn found(kind: &Kind, object: &RawObject, fields: &Fields) -> Option<FoundObject> {
     let variant = object.variants(kind, std::slice::from_ref(fields)).ok()?.pop()?;
     Some(FoundObject {
@@ -84,5 +103,34 @@ impl World for Offline {
             finding: translate::finding(self.find_one(query), |_| CLUSTER_ID.to_owned()),
         });
         Ok(answers.collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_as_the_api_server_would_keep_it() {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
+            "data": {"a": "MQ=="}, "stringData": {"b": "2"},
+        });
+        let kept = Offline::default().add(secret).expect("an object");
+        assert_eq!(kept["data"], json!({"a": "MQ==", "b": "Mg=="}));
+        assert!(kept.get("stringData").is_none());
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused() {
+        for (value, problem) in [
+            (json!("hello"), "no object"),
+            (json!({"kind": "Secret"}), "apiVersion"),
+            (json!({"apiVersion": "v1"}), "kind"),
+            (json!({"apiVersion": "v1", "kind": "Secret"}), "metadata.name"),
+        ] {
+            let error = Offline::default().add(value).expect_err(problem);
+            assert!(error.contains(problem), "{error}");
+        }
     }
 }

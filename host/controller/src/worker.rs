@@ -162,6 +162,11 @@ impl RunContext {
         let told = contract::Primary {
             object: primary,
             parent: None,
+            purpose: if deleting {
+                contract::Purpose::Finalize
+            } else {
+                contract::Purpose::Reconcile
+            },
             last_writes: last.map(|last| last.results.clone()).unwrap_or_default(),
             config: self.attached.config.clone(),
             time: now().as_second().unsigned_abs(),

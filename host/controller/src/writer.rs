@@ -183,9 +183,14 @@ impl<'a> Writer<'a> {
                         object_name_of(&object),
                         self.context.secrets.masked(&failure.message, false),
                     );
-                    tracing::info!(
-                        primary = %self.context.name(), kind = object.kind.kind, %name, error = message,
-                        "{action:?} failed"
+                    let what = match action {
+                        WriteAction::Apply => "apply",
+                        WriteAction::Delete => "delete",
+                        WriteAction::Patch => "patch",
+                        WriteAction::Status => "status",
+                    };
+                    tracing::debug!(
+                        primary = %self.context.name(), kind = object.kind.kind, %name, error = message, "{what} failed"
                     );
                 }
                 WriteState::Unchanged | WriteState::Skipped => {}

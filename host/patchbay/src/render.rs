@@ -7,8 +7,8 @@ use anyhow::{Context, anyhow, bail};
 use patchbay_controller::decide::{Decision, GivenUp, World, decide};
 use patchbay_controller::offline::{CLUSTER_ID, Offline};
 use patchbay_plugin::contract::{
-    self, Answer, ApplyMode, Cluster, Fields, Finding, Namespaces, ObjectKind, Outcome, Primary, Query, QueryTarget,
-    Write,
+    self, Answer, ApplyMode, Cluster, Fields, Finding, Namespaces, ObjectKind, Outcome, Primary, Purpose, Query,
+    QueryTarget, Write,
 };
 use patchbay_plugin::{LogSink, Plugin, TracingSink};
 use serde_json::{Value, json};
@@ -100,6 +100,11 @@ fn render_one(plugin: &Plugin, object: &Value, world: &mut Offline) -> Rendered 
             json: object.to_string(),
         },
         parent: None,
+        purpose: if deleting {
+            Purpose::Finalize
+        } else {
+            Purpose::Reconcile
+        },
         last_writes: Vec::new(),
         config: "{}".to_owned(),
         time: 0,

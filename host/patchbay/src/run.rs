@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use patchbay_cluster::Connection;
 use patchbay_controller::{Attached, Grants, Host, HostSettings};
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,7 +37,10 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
 async fn serve(arguments: &RunArguments, plugins: Vec<Attached>, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
     let mut stop = std::pin::pin!(stop);
     let home = tokio::select! {
-        home = Connection::to_home("host", arguments.kubeconfig.as_deref(), arguments.context.as_deref()) => Arc::new(home?),
+        home = Connection::to_home("host", arguments.kubeconfig.as_deref(), arguments.context.as_deref()) => {
+            // Its message is whole; the causes that it has would repeat it.
+            Arc::new(home.map_err(|error| anyhow!("{error}"))?)
+        }
         () = &mut stop => return Ok(()),
     };
     tracing::info!(uid = home.uid(), "connected to the home cluster");
@@ -99,6 +102,10 @@ fn plugins(arguments: &RunArguments) -> anyhow::Result<Vec<Attached>> {
             grants,
             config: "{}".to_owned(),
         });
+    }
+    let refused = modules.len() - attached.len();
+    if refused > 0 {
+        tracing::error!("{} plugins loaded, {refused} refused: see above", attached.len());
     }
     if attached.is_empty() {
         bail!("no plugin in {} could be loaded", arguments.plugins.display());

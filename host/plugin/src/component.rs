@@ -9,7 +9,7 @@ use crate::limits::Limits;
 const WASI: [&str; 6] = ["cli", "clocks", "filesystem", "io", "random", "sockets"];
 
 /// How to make a component of a core module.
-const HOW_TO_ENCODE: &str = "make a component of it with `patchbay plugin build` or `wasm-tools component new`";
+const HOW_TO_ENCODE: &str = "make a component of it with `wasm-tools component new`";
 
 /// The outside of a component.
 #[derive(Debug, Default, PartialEq, Eq)]

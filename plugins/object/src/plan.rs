@@ -79,7 +79,7 @@ fn source<'a>(reference: &Reference, primary: &Primary, answers: &'a Answers) ->
             failure,
         )),
         _ => Err(Problem::retry(format!(
-            "{place}: {} does not exist; that is the Object's own cluster, and sources are not looked for in the target's",
+            "{place}: {} does not exist; sources are looked for in the Object's own cluster",
             shown(&reference.source, primary)
         ))),
     }
@@ -242,8 +242,8 @@ mod tests {
     #[test]
     fn a_missing_source_names_cluster_kind_namespace_and_name() {
         let problem = depends_on(testing::missing()).unwrap_err();
-        let expected = "spec.references[0].dependsOn: Secret other/bar in cluster test-cluster does not exist; that \
-                        is the Object's own cluster, and sources are not looked for in the target's";
+        let expected = "spec.references[0].dependsOn: Secret other/bar in cluster test-cluster does not exist; sources \
+                   are looked for in the Object's own cluster";
         assert_eq!(problem, Problem::retry(expected));
     }
 

@@ -224,8 +224,8 @@ fn a_source_only_on_the_target_cluster_is_missing_and_nothing_is_half_made() {
         .own(in_cluster_config("default"))
         .host(config_map("bar", json!({"k": "v"})));
     let failure = world.reconcile(&foo_from_bar()).unwrap_err();
-    let message = "spec.references[0].patchesFrom: ConfigMap default/bar in cluster test-cluster does not exist; that \
-                   is the Object's own cluster, and sources are not looked for in the target's";
+    let message = "spec.references[0].patchesFrom: ConfigMap default/bar in cluster test-cluster does not exist; sources \
+                   are looked for in the Object's own cluster";
     assert_eq!(failure.message, message);
     assert!(!failure.permanent);
     assert_eq!(synced(&failure)["message"], message);

@@ -72,6 +72,7 @@ fn primary_from(primary: wit::Primary) -> Result<Primary, Failure> {
     Ok(Primary {
         object: object_from(primary.object)?,
         parent: primary.parent.map(object_from).transpose()?,
+        purpose: primary.purpose,
         last_writes: primary.last_writes,
         config: json_from(&primary.config, "a configuration")?,
         time: primary.time,
@@ -194,6 +195,7 @@ mod tests {
         wit::Primary {
             object: object(json),
             parent: None,
+            purpose: crate::Purpose::Reconcile,
             last_writes: vec![],
             config: r#"{"c":1}"#.into(),
             time: 0,

@@ -81,8 +81,9 @@ pub use answers::{Answers, Finding};
 pub use bindings::patchbay::plugin::types::{
     ApplyMode, ApplySet, Cluster, DeclaredWatch, Delete, Dependent, Description, Event, EventSeverity, Fields, File,
     FileTree, Home, LabelOperator, LabelRequirement, LabelSelector, Namespaces, ObjectKind, ObjectPermission,
-    ObjectReference, PrimaryKind, PrimaryName, Propagation, Query, QueryFailure, QueryFailureReason, QueryTarget,
-    ReferenceSet, Request, RevisionKind, SecretKey, Verbs, WriteAction, WriteFailure, WriteResult, WriteState,
+    ObjectReference, PrimaryKind, PrimaryName, Propagation, Purpose, Query, QueryFailure, QueryFailureReason,
+    QueryTarget, ReferenceSet, Request, RevisionKind, SecretKey, Verbs, WriteAction, WriteFailure, WriteResult,
+    WriteState,
 };
 pub use failure::Failure;
 pub use object::{Change, Object};

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::object::parse;
-use crate::{Failure, Object, WriteAction, WriteFailure, WriteResult, WriteState};
+use crate::{Failure, Object, Purpose, WriteAction, WriteFailure, WriteResult, WriteState};
 
 /// The object that a run is about, with what the plugin is told beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +15,8 @@ pub struct Primary {
     pub parent: Option<Object>,
     /// What became of the writes of the last run, in their order. Empty in the first run after a start.
     pub last_writes: Vec<WriteResult>,
+    /// Whether `reconcile` or `finalize` comes after `references`.
+    pub purpose: Purpose,
     /// The plugin's configuration, an object.
     pub config: Value,
     /// Seconds since 1970 at the begin of the run. Plugins have no other clock.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::fieldpath::{FieldPath, project};
 use crate::{
-    Answers, Failure, Fields, Finalization, Finding, Object, Outcome, Plugin, Primary, Query, QueryFailure,
+    Answers, Failure, Fields, Finalization, Finding, Object, Outcome, Plugin, Primary, Purpose, Query, QueryFailure,
     QueryFailureReason, QueryTarget, ReferenceSet,
 };
 
@@ -22,8 +22,14 @@ const MAX_ROUNDS: usize = 8;
 
 /// A primary without a parent and without configuration.
 pub fn primary(value: Value) -> Primary {
+    let object = object(value);
     Primary {
-        object: object(value),
+        purpose: if object.is_deleting() {
+            Purpose::Finalize
+        } else {
+            Purpose::Reconcile
+        },
+        object,
         parent: None,
         last_writes: Vec::new(),
         config: Value::Object(serde_json::Map::new()),

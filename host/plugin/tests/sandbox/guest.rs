@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock, Mutex};
 
-use patchbay_plugin::contract::{Object, Primary};
+use patchbay_plugin::contract::{Object, Primary, Purpose};
 use patchbay_plugin::{CallError, Engine, Instance, Limits, Line, LoadError, LogSink, Plugin, Settings};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
@@ -180,6 +180,7 @@ pub fn primary(json: &str) -> Primary {
             json: json.into(),
         },
         parent: None,
+        purpose: Purpose::Reconcile,
         last_writes: vec![],
         config: "{}".into(),
         time: 1_700_000_000,

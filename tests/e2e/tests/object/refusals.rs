@@ -98,3 +98,17 @@ async fn a_target_that_cannot_be() -> Result<()> {
     let cluster_scoped = |spec: &mut Value| spec["forProvider"]["manifest"]["kind"] = "Namespace".into();
     refused("scope", cluster_scoped, &["Namespace", "cluster-scoped"]).await
 }
+
+#[tokio::test]
+async fn a_name_that_would_be_another_request() -> Result<()> {
+    let rename = |spec: &mut Value| spec["references"][0]["patchesFrom"]["name"] = "a,b?limit=1".into();
+    refused("name", rename, &["a,b?limit=1"]).await
+}
+
+#[tokio::test]
+async fn a_namespace_that_would_be_another_request() -> Result<()> {
+    let elsewhere = |spec: &mut Value| {
+        spec["references"][0]["patchesFrom"]["namespace"] = "kube-system/secrets?x=".into();
+    };
+    refused("elsewhere", elsewhere, &["kube-system/secrets?x="]).await
+}

@@ -20,7 +20,7 @@ macro_rules! example {
 
 /// What the demo applies, in this order: names and contents.
 const EXAMPLES: [(&str, &str); 5] = [
-    example!("provider-config.yaml"),
+    example!("00-provider-config.yaml"),
     example!("copy-from-secret.yaml"),
     example!("copy-from-configmap.yaml"),
     example!("key-with-dots.yaml"),
