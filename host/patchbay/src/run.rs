@@ -83,6 +83,14 @@ fn plugins(arguments: &RunArguments) -> anyhow::Result<Vec<Attached>> {
             );
             continue;
         }
+        if !description.watches.is_empty() {
+            tracing::error!(
+                "plugin {}: it declares watches for `dependents`, which this host does not serve yet: name what primaries \
+                 depend on in `references`",
+                plugin.name()
+            );
+            continue;
+        }
         let grants = if arguments.trust_requests {
             Grants::requested(description)
         } else {
