@@ -109,19 +109,15 @@ fn check_scope(
 
 /// All pages are of the version that the first one names.
 async fn pages(connection: &Connection, path: &str, mut params: ListParams) -> Result<ReadAnswer, Error> {
-    let mut answer: Option<ReadAnswer> = None;
-    let mut size = 0;
+    let (mut objects, mut first, mut size) = (Vec::new(), None, 0);
     loop {
         let request = Request::new(path)
             .list(&params)
             .map_err(|error| connection.failed(kube::Error::BuildRequest(error)))?;
         let text = connection.text(request).await?;
         let list: List<'_> = serde_json::from_str(&text).map_err(|error| connection.protocol(problem(&error)))?;
-        let version = version(connection, &list.metadata.resource_version)?;
-        let answer = answer.get_or_insert_with(|| ReadAnswer {
-            version,
-            objects: Vec::new(),
-        });
+        let page = version(connection, &list.metadata.resource_version)?;
+        let version = *first.get_or_insert(page);
         size += text.len();
         if size > LARGEST {
             return Err(Error::TooLarge {
@@ -130,21 +126,11 @@ async fn pages(connection: &Connection, path: &str, mut params: ListParams) -> R
             });
         }
         for item in list.items.into_iter().flatten() {
-            answer
-                .objects
-                .push(RawObject::parse(item.get()).map_err(|problem| connection.protocol(problem))?);
+            objects.push(RawObject::parse(item.get()).map_err(|problem| connection.protocol(problem))?);
         }
         match list.metadata.r#continue.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
-            None => {
-                return Ok(std::mem::replace(
-                    answer,
-                    ReadAnswer {
-                        version,
-                        objects: Vec::new(),
-                    },
-                ));
-            }
+            None => return Ok(ReadAnswer { version, objects }),
         }
     }
 }

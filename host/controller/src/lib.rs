@@ -25,5 +25,3 @@ mod writer;
 pub use attached::Attached;
 pub use grants::Grants;
 pub use host::{Host, HostSettings};
-pub use status::merged_status;
-pub use translate::{kind_of, object_name_of};

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// The status that a plugin wants, with `lastTransitionTime` in every condition that has none: that of the present status
 /// while the condition's status is the same, `now` otherwise.
-pub fn merged_status(present: &Value, wanted: &Value, now: &str) -> Value {
+pub(crate) fn merged_status(present: &Value, wanted: &Value, now: &str) -> Value {
     let mut merged = wanted.clone();
     if let Some(conditions) = merged.get_mut("conditions").and_then(Value::as_array_mut) {
         for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {

@@ -10,12 +10,12 @@ use patchbay_fieldpath::FieldPath;
 use patchbay_plugin::contract;
 
 /// The kind of a contract's `object-kind`.
-pub fn kind_of(kind: &contract::ObjectKind) -> Kind {
+pub(crate) fn kind_of(kind: &contract::ObjectKind) -> Kind {
     Kind::new(kind.api_version.as_str(), kind.kind.as_str())
 }
 
 /// The name of a contract's `object-reference`.
-pub fn object_name_of(reference: &contract::ObjectReference) -> ObjectName {
+pub(crate) fn object_name_of(reference: &contract::ObjectReference) -> ObjectName {
     ObjectName::new(reference.namespace.as_deref(), &reference.name)
 }
 

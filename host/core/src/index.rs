@@ -31,7 +31,7 @@ struct Selections {
 impl Index {
     pub(crate) fn insert(&mut self, id: QueryId, query: &Arc<Query>) {
         match &query.target {
-            Target::Named(name) => self.named.entry(object(query, name)).or_default().push(id),
+            Target::Named(name) => self.named.entry(query.object(name)).or_default().push(id),
             Target::Selected { selector, .. } => {
                 let selections = self.selected.entry((query.cluster, query.kind.clone())).or_default();
                 let rarest = selector
@@ -50,7 +50,7 @@ impl Index {
     pub(crate) fn remove(&mut self, id: QueryId, query: &Query) {
         match &query.target {
             Target::Named(name) => {
-                let key = object(query, name);
+                let key = query.object(name);
                 if let Some(ids) = self.named.get_mut(&key) {
                     ids.retain(|other| *other != id);
                     if ids.is_empty() {
@@ -109,14 +109,6 @@ impl Index {
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.named.is_empty() && self.selected.is_empty()
-    }
-}
-
-fn object(query: &Query, name: &crate::name::ObjectName) -> ObjectKey {
-    ObjectKey {
-        cluster: query.cluster,
-        kind: query.kind.clone(),
-        name: name.clone(),
     }
 }
 

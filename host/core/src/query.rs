@@ -86,6 +86,15 @@ impl Fields {
 }
 
 impl Query {
+    /// The object of this name among those that the query is about.
+    pub(crate) fn object(&self, name: &ObjectName) -> ObjectKey {
+        ObjectKey {
+            cluster: self.cluster,
+            kind: self.kind.clone(),
+            name: name.clone(),
+        }
+    }
+
     /// Whether this query finds the object while its metadata is this.
     pub fn matches(&self, object: &ObjectKey, metadata: &Metadata) -> bool {
         self.cluster == object.cluster

@@ -41,6 +41,17 @@ pub enum ReadScope {
     },
 }
 
+impl ReadRequest {
+    /// The object of this name among those that are read.
+    pub(crate) fn object(&self, name: &ObjectName) -> ObjectKey {
+        ObjectKey {
+            cluster: self.cluster,
+            kind: self.kind.clone(),
+            name: name.clone(),
+        }
+    }
+}
+
 impl ReadScope {
     /// Whether the read could have seen an object of this name, whatever its labels.
     fn covers(&self, name: &ObjectName) -> bool {

@@ -251,11 +251,7 @@ impl Core {
             }
         }
         .into_iter()
-        .map(|name| ObjectKey {
-            cluster: query.cluster,
-            kind: query.kind.clone(),
-            name,
-        })
+        .map(|name| query.object(&name))
         .collect();
         for object in objects {
             let wanted = match self.cache.get(&object) {

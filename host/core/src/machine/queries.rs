@@ -114,11 +114,7 @@ impl Core {
         for scope in scopes {
             let mut fields = vec![query.fields.clone()];
             if let ReadScope::Named(name) = &scope {
-                let object = ObjectKey {
-                    cluster: query.cluster,
-                    kind: query.kind.clone(),
-                    name: name.clone(),
-                };
+                let object = query.object(name);
                 fields = self.registry.fields(self.registry.by_name(&object).iter().copied());
             }
             let request = ReadRequest {
@@ -236,11 +232,7 @@ impl Core {
         };
         match &query.target {
             Target::Named(name) => {
-                let key = ObjectKey {
-                    cluster: query.cluster,
-                    kind: query.kind.clone(),
-                    name: name.clone(),
-                };
+                let key = query.object(name);
                 match self.cache.get(&key).and_then(Entry::present).and_then(found) {
                     Some(object) => Finding::Found(object),
                     None => Finding::Missing,

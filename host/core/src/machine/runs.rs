@@ -105,11 +105,11 @@ impl Core {
             .cache
             .present(query.cluster, &query.kind, &namespaces)
             .map(|(name, object)| (name.clone(), object.clone()))
-            .filter(|(name, object)| query.matches(&object_key(&query, name), &object.metadata))
+            .filter(|(name, object)| query.matches(&query.object(name), &object.metadata))
             .collect();
         for (name, object) in found {
             let wake = Wake::Object {
-                object: object_key(&query, &name),
+                object: query.object(&name),
                 version: Some(object.metadata.version),
             };
             self.primary_changed(PrimaryKey { controller: id, name }, Some(&object), wake, false, now);
@@ -347,14 +347,6 @@ impl Core {
             primary.note(due.wake);
             self.enqueue(key, due.priority);
         }
-    }
-}
-
-fn object_key(query: &Query, name: &crate::ObjectName) -> ObjectKey {
-    ObjectKey {
-        cluster: query.cluster,
-        kind: query.kind.clone(),
-        name: name.clone(),
     }
 }
 

@@ -190,11 +190,7 @@ impl Core {
     ) {
         let Some(read) = self.reads.finish(id) else { return };
         let request = read.request;
-        let key = |name: &ObjectName| ObjectKey {
-            cluster: request.cluster,
-            kind: request.kind.clone(),
-            name: name.clone(),
-        };
+        let key = |name: &ObjectName| request.object(name);
         if objects
             .iter()
             .any(|(name, metadata, _)| self.contradicts(&key(name), metadata, version))
@@ -292,11 +288,7 @@ impl Core {
     /// Reads an object once more, if anybody still asks for it.
     pub(super) fn retry_read(&mut self, request: ReadRequest) {
         if let ReadScope::Named(name) = &request.scope {
-            let object = ObjectKey {
-                cluster: request.cluster,
-                kind: request.kind.clone(),
-                name: name.clone(),
-            };
+            let object = request.object(name);
             if self.cache.get(&object).is_some() || !self.registry.by_name(&object).is_empty() {
                 self.reads.push(request, None);
             }
