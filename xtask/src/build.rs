@@ -29,6 +29,8 @@ pub struct Parts<'a> {
     pub release: bool,
     /// The test API server too.
     pub apiserver: bool,
+    /// The plugins that only tests use too.
+    pub test_plugins: bool,
 }
 
 /// The host.
@@ -42,6 +44,15 @@ pub struct Built {
     pub plugins: PathBuf,
     /// The test API server.
     pub apiserver: Option<PathBuf>,
+    /// The folder of the plugins that only tests use.
+    pub test_plugins: Option<PathBuf>,
+}
+
+/// What of it is Rust.
+struct Rust {
+    programs: Vec<PathBuf>,
+    plugins: PathBuf,
+    test_plugins: Option<PathBuf>,
 }
 
 /// Builds the host and the plugins.
@@ -50,6 +61,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<ExitCode> {
         programs: &[HOST],
         release: args.release,
         apiserver: false,
+        test_plugins: false,
     };
     let built = build(workspace, &args.wasm, &Steps::new(), &parts)?;
     for path in [&built.programs[0], &built.plugins] {
@@ -90,21 +102,21 @@ pub fn build(workspace: &Workspace, wasm: &wasm::Args, steps: &Steps, parts: &Pa
         let server = server.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         let server = if rust_is_to_blame { Ok(None) } else { server.transpose() };
         let apiserver = server?;
-        let (programs, plugins) = rust?;
+        let Rust {
+            programs,
+            plugins,
+            test_plugins,
+        } = rust?;
         Ok(Built {
             programs,
             plugins,
             apiserver,
+            test_plugins,
         })
     })
 }
 
-fn build_rust(
-    workspace: &Workspace,
-    toolchain: Toolchain,
-    steps: &Steps,
-    parts: &Parts,
-) -> Result<(Vec<PathBuf>, PathBuf)> {
+fn build_rust(workspace: &Workspace, toolchain: Toolchain, steps: &Steps, parts: &Parts) -> Result<Rust> {
     let programs = steps.step("host", |step| {
         let mut command = workspace.cargo();
         command.arg("build");
@@ -121,6 +133,17 @@ fn build_rust(
         let folder = workspace.target.join(if parts.release { "release" } else { "debug" });
         Ok(parts.programs.iter().map(|program| folder.join(program)).collect())
     })?;
-    let plugins = steps.step("plugins", |step| plugins::build(workspace, toolchain, step))?;
-    Ok((programs, plugins))
+    let plugins = steps.step("plugins", |step| {
+        plugins::build(workspace, toolchain, step, &workspace.plugins, "plugins")
+    })?;
+    let test_plugins = parts.test_plugins.then(|| {
+        steps.step("test plugins", |step| {
+            plugins::build(workspace, toolchain, step, &workspace.test_plugins, "test-plugins")
+        })
+    });
+    Ok(Rust {
+        programs,
+        plugins,
+        test_plugins: test_plugins.transpose()?,
+    })
 }

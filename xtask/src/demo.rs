@@ -43,6 +43,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<ExitCode> {
         programs: &[HOST, DEMO],
         release: false,
         apiserver: true,
+        test_plugins: false,
     };
     let built = build::build(workspace, &args.wasm, &steps, &parts)?;
     let apiserver = built.apiserver.context("the test API server was not built")?;

@@ -8,6 +8,7 @@ mod command;
 mod demo;
 mod plugins;
 mod signals;
+mod simulate;
 mod steps;
 mod test;
 mod wasm;
@@ -41,6 +42,8 @@ enum Command {
     Build(build::Args),
     /// Run a command with real Kubernetes API servers
     Cluster(cluster::Args),
+    /// Play the core through random worlds on virtual time, and compare with what must be so
+    Simulate(simulate::Args),
     /// Check format, lints and licences
     Check,
 }
@@ -63,6 +66,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Test(args) => test::run(&workspace, &args),
         Command::Build(args) => build::run(&workspace, &args),
         Command::Cluster(args) => cluster::run(&workspace, &args),
+        Command::Simulate(args) => simulate::run(&workspace, &args),
         Command::Check => check::run(&workspace),
     }
 }

@@ -18,21 +18,27 @@ use crate::workspace::{Plugin, Workspace};
 /// The profile of Cargo.toml that makes modules small.
 const PROFILE: &str = "plugin";
 
-/// Builds all plugins and gives the folder that holds them and nothing else.
-pub fn build(workspace: &Workspace, toolchain: Toolchain, step: &Step) -> Result<PathBuf> {
-    let folder = workspace.target.join("plugins");
+/// Builds plugins and gives the folder of this name that holds them and nothing else.
+pub fn build(
+    workspace: &Workspace,
+    toolchain: Toolchain,
+    step: &Step,
+    plugins: &[Plugin],
+    name: &str,
+) -> Result<PathBuf> {
+    let folder = workspace.target.join(name);
     let stamps = workspace.target.join("xtask");
     for folder in [&folder, &stamps] {
         fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     }
     let mut command = toolchain.cargo_build(workspace);
     command.args(["--profile", PROFILE]);
-    for plugin in &workspace.plugins {
+    for plugin in plugins {
         command.args(["--package", &plugin.package]);
     }
     step.cargo(command, "")?;
     let mut encoded = 0;
-    for plugin in &workspace.plugins {
+    for plugin in plugins {
         let module = wasm::output_folder(workspace, PROFILE).join(format!("{}.wasm", plugin.module));
         let component = folder.join(format!("{}.wasm", plugin.name));
         let stamp = stamps.join(format!("{}.stamp", plugin.name));
@@ -40,8 +46,8 @@ pub fn build(workspace: &Workspace, toolchain: Toolchain, step: &Step) -> Result
             encoded += 1;
         }
     }
-    remove_others(&folder, &workspace.plugins)?;
-    step.result(format!("{} in all, {encoded} new", workspace.plugins.len()));
+    remove_others(&folder, plugins)?;
+    step.result(format!("{} in all, {encoded} new", plugins.len()));
     Ok(folder)
 }
 

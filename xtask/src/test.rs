@@ -1,7 +1,10 @@
 //! `cargo xtask test`: all tests, with all that they need.
 
+use std::env;
 use std::io::{BufRead, BufReader};
+use std::num::NonZeroUsize;
 use std::process::{Command, ExitCode, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result};
 use patchbay_test_cluster::BINARY_VARIABLE;
@@ -10,6 +13,10 @@ use crate::build::{self, HOST, Parts};
 use crate::steps::Steps;
 use crate::wasm;
 use crate::workspace::Workspace;
+
+/// How many tests of one binary run at once.
+const THREADS: &str = "RUST_TEST_THREADS";
+const MOST_THREADS: usize = 16;
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -44,6 +51,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<ExitCode> {
             programs: &[HOST],
             release: false,
             apiserver: true,
+            test_plugins: true,
         },
     )?;
     let mut command = workspace.cargo();
@@ -58,6 +66,14 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<ExitCode> {
         .env("PATCHBAY_PLUGINS", &built.plugins);
     if let Some(apiserver) = &built.apiserver {
         command.env(BINARY_VARIABLE, apiserver);
+    }
+    if let Some(test_plugins) = &built.test_plugins {
+        command.env("PATCHBAY_TEST_PLUGINS", test_plugins);
+    }
+    if env::var_os(THREADS).is_none() {
+        // Most tests wait for an API server more than they compute. Some start one of their own, so not too many at once.
+        let threads = 4 * thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        command.env(THREADS, threads.min(MOST_THREADS).to_string());
     }
     let (mut totals, success) = count(command)?;
     if !success && totals.failed == 0 {

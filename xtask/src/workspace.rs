@@ -15,6 +15,8 @@ pub struct Workspace {
     pub target: PathBuf,
     /// The packages that are built to Wasm: all below `plugins/` with a dynamic library.
     pub plugins: Vec<Plugin>,
+    /// Those that only tests use: all below `tests/plugins/`.
+    pub test_plugins: Vec<Plugin>,
 }
 
 /// A package that becomes a plugin.
@@ -44,22 +46,31 @@ impl Workspace {
 
     fn parse(metadata: &Value) -> Option<Self> {
         let root = PathBuf::from(metadata["workspace_root"].as_str()?);
-        let mut plugins = Vec::new();
+        let (mut plugins, mut test_plugins) = (Vec::new(), Vec::new());
         for package in metadata["packages"].as_array()? {
             let manifest = PathBuf::from(package["manifest_path"].as_str()?);
-            if !manifest.starts_with(root.join("plugins")) {
+            let place = if manifest.starts_with(root.join("plugins")) {
+                &mut plugins
+            } else if manifest.starts_with(root.join("tests/plugins")) {
+                &mut test_plugins
+            } else {
                 continue;
-            }
+            };
             let targets = package["targets"].as_array()?;
             if let Some(library) = targets.iter().find(|target| is_dynamic_library(target)) {
                 let package = package["name"].as_str()?.to_owned();
                 let name = package.strip_prefix("patchbay-").unwrap_or(&package).to_owned();
                 let module = library["name"].as_str()?.replace('-', "_");
-                plugins.push(Plugin { package, name, module });
+                place.push(Plugin { package, name, module });
             }
         }
         let target = PathBuf::from(metadata["target_directory"].as_str()?);
-        Some(Self { root, target, plugins })
+        Some(Self {
+            root,
+            target,
+            plugins,
+            test_plugins,
+        })
     }
 
     /// A cargo command that runs in the workspace's root.
@@ -132,6 +143,7 @@ mod tests {
                 package("patchbay-core", "host/core", "lib"),
                 package("patchbay-sdk", "plugins/sdk", "lib"),
                 package("patchbay-git-sync", "plugins/git-sync", "cdylib"),
+                package("patchbay-script", "tests/plugins/script", "cdylib"),
                 package("other", "plugins-of-others/other", "cdylib"),
             ],
         });
@@ -145,5 +157,7 @@ mod tests {
             (plugin.name.as_str(), plugin.module.as_str()),
             ("git-sync", "patchbay_git_sync")
         );
+        assert_eq!(workspace.test_plugins.len(), 1);
+        assert_eq!(workspace.test_plugins[0].name, "script");
     }
 }

@@ -7,10 +7,14 @@ use futures::AsyncReadExt;
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 
-use crate::client::client;
+use crate::client::{ANSWER, client};
 use crate::discovery::Discovery;
 use crate::error::{Error, innermost};
 use crate::kubeconfig;
+use crate::retry::PATIENCE;
+
+/// A request as kube makes it.
+pub(crate) type Request = http::Request<Vec<u8>>;
 
 /// A connection to one API server, with one set of credentials.
 pub struct Connection {
@@ -88,6 +92,20 @@ impl Connection {
         })
     }
 
+    /// One that cannot send anything.
+    #[cfg(test)]
+    pub(crate) fn of_test() -> Self {
+        let nobody = tower::service_fn(async |_: http::Request<kube::client::Body>| {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("there is no server"))
+        });
+        Connection {
+            name: "test".to_owned(),
+            uid: "uid".to_owned(),
+            client: Client::new(nobody, "default"),
+            discovery: Discovery::default(),
+        }
+    }
+
     /// What the cluster is called in messages.
     pub fn name(&self) -> &str {
         &self.name
@@ -98,8 +116,13 @@ impl Connection {
         &self.uid
     }
 
+    /// A request, unless it could not be made.
+    pub(crate) fn built(&self, request: Result<Request, kube::core::request::Error>) -> Result<Request, Error> {
+        request.map_err(|error| self.failed(kube::Error::BuildRequest(error)))
+    }
+
     /// Sends a request and gives the text of the answer.
-    pub(crate) async fn text(&self, request: http::Request<Vec<u8>>) -> Result<String, Error> {
+    pub(crate) async fn text(&self, request: Request) -> Result<String, Error> {
         let answer = in_time(&self.name, async {
             let stream = self.client.request_stream(request).await?;
             let mut text = String::new();
@@ -134,23 +157,23 @@ impl Connection {
 /// Bytes of one answer. A page of 500 objects of the size that etcd allows does not fit, one of ordinary objects does by far.
 const LARGEST: u64 = 64 << 20;
 
-/// How long an answer may take to come, pages and writes through slow webhooks included. The API server itself gives up
-/// after a minute; a run that waits so long for nothing is better tried again.
-const ANSWER: Duration = Duration::from_secs(35);
+/// How long a request may take with all that it waits for: an API server that is busy, and an answer that comes slowly. One
+/// that does not begin to come is given up sooner.
+const LONGEST: Duration = PATIENCE.saturating_add(ANSWER);
 
 /// Waits for the answer to a request, but not for ever.
 pub(crate) async fn in_time<T>(
     cluster: &str,
     answer: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Error> {
-    match tokio::time::timeout(ANSWER, answer).await {
+    match tokio::time::timeout(LONGEST, answer).await {
         Ok(answer) => answer.map_err(|source| Error::Request {
             cluster: cluster.to_owned(),
             source,
         }),
         Err(_) => Err(Error::TimedOut {
             cluster: cluster.to_owned(),
-            after: ANSWER,
+            after: LONGEST,
         }),
     }
 }

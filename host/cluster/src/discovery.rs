@@ -1,6 +1,7 @@
 //! Which resource a kind is served as.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -29,6 +30,8 @@ pub(crate) struct Discovery {
 struct GroupVersion {
     served: HashMap<Arc<str>, Resource>,
     missing: HashMap<Arc<str>, Instant>,
+    /// When it was asked last.
+    asked: Option<Instant>,
 }
 
 /// A kind as the API server serves it.
@@ -86,6 +89,7 @@ impl Connection {
             return Err(self.no_such_kind(kind));
         }
         version.served = self.served(kind).await?;
+        version.asked = Some(Instant::now());
         version.missing.clear();
         if let Some(resource) = version.served.get(&kind.kind) {
             return Ok(resource.clone());
@@ -97,16 +101,56 @@ impl Connection {
         Err(self.no_such_kind(kind))
     }
 
+    /// Finds a kind of which objects are asked for with a namespace, or without one. `about` is what messages call them.
+    ///
+    /// A kind that was deleted and created anew may have another scope since it was found, and no answer says so. So it is
+    /// looked for again before a request is called a mistake.
+    pub(crate) async fn resource_within(
+        &self,
+        kind: &Kind,
+        namespaced: bool,
+        about: &impl Display,
+    ) -> Result<Resource, Error> {
+        let mut resource = self.resource(kind).await?;
+        if resource.namespaced != namespaced && self.forget(kind, STALE).await {
+            resource = self.resource(kind).await?;
+        }
+        let problem = match (resource.namespaced, namespaced) {
+            (true, false) => "is namespaced: name a namespace",
+            (false, true) => "is cluster-scoped: leave the namespace out",
+            _ => return Ok(resource),
+        };
+        Err(Error::Invalid(format!("{about} in cluster {} {problem}", self.name())))
+    }
+
+    /// Forgets how a kind was served, if that was found out longer ago than this. Gives back whether it was forgotten.
+    async fn forget(&self, kind: &Kind, ago: Duration) -> bool {
+        let version = self.discovery.version(&kind.api_version);
+        let mut version = version.lock().await;
+        let stale = version.asked.is_none_or(|asked| asked.elapsed() >= ago);
+        if stale {
+            version.served.remove(&kind.kind);
+        }
+        stale
+    }
+
     /// Forgets how a kind was served, if a request for it was answered so: it has gone, or has another scope now.
     pub(crate) async fn forget_unserved(&self, kind: &Kind, error: &Error) {
-        if let Error::Request {
-            source: kube::Error::Api(status),
-            ..
-        } = error
-            && is_unserved(status)
-        {
-            let version = self.discovery.version(&kind.api_version);
-            version.lock().await.served.remove(&kind.kind);
+        if error.is_of_unserved() {
+            self.forget(kind, Duration::ZERO).await;
+        }
+    }
+
+    /// What an error of a list or a watch means. They are answered with 404 only if there is no such kind, whatever says
+    /// so: an API server that never heard of the group does not even answer in the words of Kubernetes.
+    pub(crate) async fn unserved(&self, kind: &Kind, error: Error) -> Error {
+        self.forget_unserved(kind, &error).await;
+        match error {
+            Error::Request {
+                source: kube::Error::Api(status),
+                ..
+            } if is_unserved(&status) => self.no_such_kind(kind),
+            other => other,
         }
     }
 

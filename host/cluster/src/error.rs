@@ -1,7 +1,7 @@
 //! What goes wrong with a cluster, in words for people and in kinds for plugins.
 
 use kube::core::response::Status;
-use patchbay_core::{Failure, FailureReason, Kind};
+use patchbay_core::{Failure, FailureReason, Kind, ObjectName};
 
 use crate::discovery::is_unserved;
 use crate::kubeconfig::KubeconfigError;
@@ -52,6 +52,16 @@ pub enum Error {
         /// Bytes that are taken.
         limit: u64,
     },
+    /// The API server told of an object that it was not asked for.
+    #[error("cluster {cluster}: the API server told of {kind} {name}, which it was not asked for")]
+    Stray {
+        /// The cluster's name.
+        cluster: String,
+        /// The object's kind.
+        kind: Kind,
+        /// The object's name.
+        name: ObjectName,
+    },
     /// The API server's answer is not what the protocol says.
     #[error("cluster {cluster}: the API server's answer makes no sense: {problem}")]
     Protocol {
@@ -81,9 +91,11 @@ impl Error {
                 ..
             } if matches!(status.code, 400 | 422) => FailureReason::Invalid,
             Error::TooLarge { .. } => FailureReason::TooLarge,
-            Error::Request { .. } | Error::TimedOut { .. } | Error::Protocol { .. } | Error::Kubeconfig { .. } => {
-                FailureReason::Unreachable
-            }
+            Error::Request { .. }
+            | Error::TimedOut { .. }
+            | Error::Stray { .. }
+            | Error::Protocol { .. }
+            | Error::Kubeconfig { .. } => FailureReason::Unreachable,
         }
     }
 
@@ -92,9 +104,21 @@ impl Error {
         Failure::new(self.reason(), self.to_string())
     }
 
-    /// Whether the watched version is too old to go on from.
-    pub(crate) fn is_expired(&self) -> bool {
+    /// Whether the version that was watched or listed is too old to go on from.
+    pub fn is_expired(&self) -> bool {
         matches!(self, Error::Request { source: kube::Error::Api(status), .. } if status.code == 410)
+    }
+
+    /// Whether the kind that was asked for is not served as it was thought to be: it has gone, or has another scope now.
+    pub(crate) fn is_of_unserved(&self) -> bool {
+        match self {
+            Error::Stray { .. } => true,
+            Error::Request {
+                source: kube::Error::Api(status),
+                ..
+            } => is_unserved(status),
+            _ => false,
+        }
     }
 }
 
@@ -134,6 +158,9 @@ impl From<Error> for WriteError {
 /// repeated: it may be a page of something that nobody should see.
 fn said(status: &Status) -> String {
     if status.reason == "Failed to parse error data" {
+        if status.code == 429 {
+            return "the API server has more requests than it can take (429): this one is tried again".to_owned();
+        }
         return format!(
             "it answered {} without a Kubernetes status: is this an API server?",
             status.code

@@ -1,10 +1,19 @@
 //! Kubernetes Events about primaries.
 
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use kube::runtime::events::{self, Event, EventType, Reporter};
+use patchbay_core::{Kind, ObjectName};
 
 use crate::connection::Connection;
 use crate::error::WriteError;
-use patchbay_core::{Kind, ObjectName};
+
+/// For so long equal events are one.
+const EQUAL: Duration = Duration::from_secs(6 * 60);
 
 /// How much an event matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,14 +24,42 @@ pub enum Severity {
     Warning,
 }
 
+/// Sends events in the name of a controller. Equal events within six minutes become one with a count.
+#[derive(Clone)]
+pub struct Recorder {
+    client: Client,
+    reporter: Reporter,
+    /// A recorder of kube's takes events for equal that differ in nothing but their note, and then keeps the first one's. So each
+    /// note has one of its own.
+    by_note: Arc<Mutex<HashMap<u64, (events::Recorder, Instant)>>>,
+}
+
+impl Recorder {
+    fn for_note(&self, uid: &str, reason: &str, note: &str) -> events::Recorder {
+        let mut hasher = DefaultHasher::new();
+        (uid, reason, note).hash(&mut hasher);
+        let mut by_note = self.by_note.lock().unwrap_or_else(PoisonError::into_inner);
+        by_note.retain(|_, (_, last)| last.elapsed() < EQUAL);
+        let new = || events::Recorder::new(self.client.clone(), self.reporter.clone());
+        let (recorder, last) = by_note
+            .entry(hasher.finish())
+            .or_insert_with(|| (new(), Instant::now()));
+        *last = Instant::now();
+        recorder.clone()
+    }
+}
+
 impl Connection {
-    /// What sends events in the name of a controller. Equal events within six minutes become one with a count.
+    /// What sends events in the name of a controller.
     pub fn recorder(&self, controller: &str) -> Recorder {
-        let reporter = Reporter {
-            controller: controller.to_owned(),
-            instance: std::env::var("POD_NAME").ok(),
-        };
-        Recorder::new(self.client.clone(), reporter)
+        Recorder {
+            client: self.client.clone(),
+            reporter: Reporter {
+                controller: controller.to_owned(),
+                instance: std::env::var("POD_NAME").ok(),
+            },
+            by_note: Arc::default(),
+        }
     }
 }
 
@@ -39,13 +76,15 @@ pub async fn send(
     message: &str,
 ) -> Result<(), WriteError> {
     let (kind, name, uid) = about;
+    let note = truncated(message);
+    let recorder = recorder.for_note(uid, reason, &note);
     let event = Event {
         type_: match severity {
             Severity::Normal => EventType::Normal,
             Severity::Warning => EventType::Warning,
         },
         reason: reason.to_owned(),
-        note: Some(truncated(message)),
+        note: Some(note),
         action: "Reconcile".to_owned(),
         secondary: None,
     };

@@ -4,26 +4,44 @@
 //! nothing by itself. Objects pass as text and are taken apart only as far as somebody asks ([`object`]).
 #![forbid(unsafe_code)]
 
+mod apply;
+mod applyset;
 mod client;
+mod collection;
 mod connection;
+mod contention;
 mod discovery;
 mod error;
 mod events;
 mod kubeconfig;
+mod managed;
+mod migration;
+mod normal;
 pub mod object;
+mod ownership;
+mod pages;
 mod path;
 mod pool;
+mod protection;
 mod read;
+mod retry;
+mod stream;
 mod watch;
 mod write;
 
+pub use apply::{Applied, AppliedState, ApplyMode};
+pub use applyset::{ApplySet, GroupKind, Members};
 pub use client::client;
 pub use connection::{Connection, HomeError};
+pub use contention::{Contested, contested};
 pub use error::{Error, WriteError};
-pub use events::{Severity, send as send_event};
+pub use events::{Recorder, Severity, send as send_event};
 pub use kubeconfig::KubeconfigError;
+pub use managed::owns_more;
+pub use normal::normal;
 pub use object::RawObject;
+pub use ownership::{holds, is_creation};
 pub use pool::Pool;
-pub use read::{ReadAnswer, read};
+pub use read::{Page, Reader};
 pub use watch::{WatchMessage, watch};
-pub use write::{ApplyMode, Propagation, Written};
+pub use write::{Propagation, Written};

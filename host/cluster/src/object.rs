@@ -2,21 +2,33 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
-use patchbay_core::{Fields, Kind, Labels, Metadata, ObjectName, Variant, Version};
-use patchbay_fieldpath::{FieldPath, Projection};
+use patchbay_core::{Content, Fields, Kind, Labels, Metadata, ObjectName, Variant, Version};
+use patchbay_fieldpath::{FieldPath, Projection, Segment};
 use serde::Deserialize;
 use serde_json::Value;
 
 /// An object as the API server sent it, with the metadata that core looks at.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RawObject {
     /// Its name.
     pub name: ObjectName,
     /// Its metadata.
     pub metadata: Metadata,
+    content: Content,
     text: Arc<str>,
+}
+
+/// Without the text, which may be secret.
+impl fmt::Debug for RawObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawObject")
+            .field("name", &self.name)
+            .field("version", &self.metadata.version)
+            .finish_non_exhaustive()
+    }
 }
 
 #[derive(Deserialize)]
@@ -38,15 +50,30 @@ struct EnvelopeMetadata<'a> {
     resource_version: Cow<'a, str>,
     #[serde(borrow, default)]
     labels: Option<BTreeMap<Cow<'a, str>, Cow<'a, str>>>,
+    #[serde(borrow, default)]
+    owner_references: Option<Vec<Owner<'a>>>,
+    #[serde(borrow, default)]
+    finalizers: Option<Vec<Cow<'a, str>>>,
     deletion_timestamp: Option<serde::de::IgnoredAny>,
 }
 
+#[derive(Deserialize)]
+struct Owner<'a> {
+    #[serde(borrow)]
+    uid: Cow<'a, str>,
+}
+
 impl RawObject {
-    /// Reads an object's metadata. The rest of the text is passed over.
+    /// Reads a whole object's metadata. The rest of the text is passed over.
     ///
     /// # Errors
     /// It is not JSON, or no object with a name, a uid and a numeric resource version.
     pub fn parse(text: &str) -> Result<Self, String> {
+        Self::read(text, Content::Whole)
+    }
+
+    /// As [`RawObject::parse`], of an object that may have come without the rest.
+    pub(crate) fn read(text: &str, content: Content) -> Result<Self, String> {
         let Envelope { metadata } = serde_json::from_str(text).map_err(|error| problem(&error))?;
         let version = Version::parse(&metadata.resource_version)
             .map_err(|_| format!("resourceVersion {:?} is no whole number", metadata.resource_version))?;
@@ -56,10 +83,23 @@ impl RawObject {
                 uid: metadata.uid.into(),
                 version,
                 labels: labels(metadata.labels.unwrap_or_default()),
+                owners: metadata
+                    .owner_references
+                    .into_iter()
+                    .flatten()
+                    .map(|owner| owner.uid.into())
+                    .collect(),
+                finalizers: metadata.finalizers.into_iter().flatten().map(Arc::from).collect(),
                 deleting: metadata.deletion_timestamp.is_some(),
             },
+            content,
             text: text.into(),
         })
+    }
+
+    /// The object as the API server sent it, as JSON.
+    pub fn text(&self) -> &str {
+        &self.text
     }
 
     /// How large the text is, in bytes.
@@ -80,23 +120,42 @@ impl RawObject {
         entry?["time"].as_str().map(Arc::from)
     }
 
-    /// Makes the variants of an object that core wants.
+    /// Makes the variants of an object that core wants, as far as the object came.
     ///
     /// # Errors
     /// The text is not JSON after all.
     pub fn variants(&self, kind: &Kind, wanted: &[Fields]) -> Result<Vec<Variant>, String> {
-        if wanted.is_empty() {
+        let mut wanted = wanted.iter().filter(|fields| self.holds(fields)).peekable();
+        if wanted.peek().is_none() {
             return Ok(Vec::new());
         }
         let whole = normalize(kind, serde_json::from_str(&self.text).map_err(|error| problem(&error))?);
         Ok(wanted
-            .iter()
             .map(|fields| Variant {
                 fields: fields.clone(),
                 text: reduce(&whole, fields).to_string().into(),
             })
             .collect())
     }
+}
+
+impl RawObject {
+    /// Whether all that some fields name has come.
+    fn holds(&self, fields: &Fields) -> bool {
+        match (self.content, fields) {
+            (Content::Whole, _) | (Content::Metadata, Fields::Metadata) => true,
+            (Content::Metadata, Fields::Whole) => false,
+            (Content::Metadata, Fields::Paths(paths)) => paths.iter().all(|path| is_of_metadata(path)),
+        }
+    }
+}
+
+/// Whether a path leads to what every object has. One that is none names nothing.
+fn is_of_metadata(path: &str) -> bool {
+    FieldPath::parse(path).map_or(true, |path| {
+        let first = path.segments().first();
+        matches!(first, Some(Segment::Field(name)) if METADATA.contains(&name.as_str()))
+    })
 }
 
 fn labels(labels: BTreeMap<Cow<'_, str>, Cow<'_, str>>) -> Labels {
@@ -114,13 +173,12 @@ pub(crate) fn problem(error: &serde_json::Error) -> String {
     }
 }
 
-/// An object as plugins see it: with its kind, which lists leave out, and without what changes while nothing does.
+/// An object as plugins see it: with its own kind, which lists leave out and which metadata alone do not have, and without
+/// what changes while nothing does.
 fn normalize(kind: &Kind, mut object: Value) -> Value {
     if let Value::Object(fields) = &mut object {
-        fields
-            .entry("apiVersion")
-            .or_insert_with(|| kind.api_version.as_ref().into());
-        fields.entry("kind").or_insert_with(|| kind.kind.as_ref().into());
+        fields.insert("apiVersion".to_owned(), kind.api_version.as_ref().into());
+        fields.insert("kind".to_owned(), kind.kind.as_ref().into());
         if let Some(Value::Object(metadata)) = fields.get_mut("metadata") {
             metadata.remove("managedFields");
             metadata.remove("resourceVersion");
@@ -133,10 +191,13 @@ fn normalize(kind: &Kind, mut object: Value) -> Value {
 pub fn reduce(whole: &Value, fields: &Fields) -> Value {
     match fields {
         Fields::Whole => whole.clone(),
-        Fields::Metadata => project(whole, ["apiVersion", "kind", "metadata"]),
+        Fields::Metadata => project(whole, METADATA),
         Fields::Paths(paths) => project(whole, IDENTITY.into_iter().chain(paths.iter().map(AsRef::as_ref))),
     }
 }
+
+/// What comes of an object of which only metadata are asked for.
+const METADATA: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 /// What every variant holds: it tells the object, whether it is still the same one, and whether it is going.
 const IDENTITY: [&str; 6] = [

@@ -1,152 +1,115 @@
-//! Reads: lists, page by page, filtered by the API server.
+//! Reads: what core asks for, page by page, and what others need of one object or of many.
 
-use kube::core::Request;
-use kube::core::params::ListParams;
-use patchbay_core::{ReadRequest, ReadScope, Version};
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use patchbay_core::{Content, Kind, ObjectName, ReadRequest, ReadScope, Scope, Selector, Version};
 
+use crate::collection::Collection;
 use crate::connection::Connection;
-use crate::discovery::Resource;
+use crate::discovery::is_unserved;
 use crate::error::Error;
-use crate::object::{RawObject, problem};
-use crate::path;
+use crate::object::RawObject;
+use crate::pages::Pages;
 
-/// Objects a page: some hundred keep one answer within a few MB and the API server's memory small.
-const PAGE: u32 = 500;
+/// What core asked to read, page by page. A page is asked for only when the one before it has been dealt with, so that a
+/// list of any length is held a page at a time.
+pub struct Reader<'a> {
+    connection: &'a Connection,
+    collection: Collection,
+    pages: Pages,
+}
 
-/// Bytes of all pages of a read.
-const LARGEST: usize = 256 << 20;
-
-/// What a read found.
-pub struct ReadAnswer {
-    /// The version of the collection at which it was so.
+/// A part of what a read finds.
+pub struct Page {
+    /// The version of the collection at which it was so, the same for all pages.
     pub version: Version,
     /// The objects.
     pub objects: Vec<RawObject>,
 }
 
-#[derive(Deserialize)]
-struct List<'a> {
-    metadata: ListMetadata,
-    #[serde(borrow, default)]
-    items: Option<Vec<&'a RawValue>>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct ListMetadata {
-    resource_version: String,
-    r#continue: Option<String>,
-}
-
-/// Reads what core asks for.
-///
-/// # Errors
-/// The kind is not served, the scope does not fit it, or the API server refuses or cannot be reached.
-pub async fn read(connection: &Connection, request: &ReadRequest) -> Result<ReadAnswer, Error> {
-    let resource = connection.resource(&request.kind).await?;
-    let (namespace, params) = match &request.scope {
-        ReadScope::Named(name) => {
-            check_scope(connection, request, &resource, name.namespace.is_some())?;
-            if !path::is_name(&name.name) {
-                return Err(Error::Invalid(format!(
-                    "{:?} cannot be the name of a {}: correct it",
-                    name.name, request.kind
-                )));
+impl<'a> Reader<'a> {
+    /// Finds out where to read. Nothing is read yet.
+    ///
+    /// # Errors
+    /// The kind is not served, or the scope does not fit it.
+    pub async fn new(connection: &'a Connection, request: &ReadRequest) -> Result<Self, Error> {
+        let find = |scope| Collection::find(connection, &request.kind, scope, request.content);
+        let collection = match &request.scope {
+            ReadScope::Named(name) => find(Scope::Name(name.clone())).await?,
+            ReadScope::Selected { namespace, selector } => {
+                let scope = namespace.clone().map_or(Scope::All, Scope::Namespace);
+                find(scope).await?.labelled(selector)?
             }
-            (
-                name.namespace.clone(),
-                ListParams::default().fields(&format!("metadata.name={}", name.name)),
-            )
-        }
-        ReadScope::Selected { namespace, selector } => {
-            if !path::is_selector(selector) {
-                return Err(Error::Invalid(format!(
-                    "{:?} cannot be a label selector: correct its keys and values",
-                    selector.to_string()
-                )));
-            }
-            if namespace.is_some() {
-                check_scope(connection, request, &resource, true)?;
-            }
-            let params = ListParams::default().limit(PAGE);
-            (
-                namespace.clone(),
-                if selector.is_everything() {
-                    params
-                } else {
-                    params.labels(&selector.to_string())
-                },
-            )
-        }
-    };
-    let path = resource.path(namespace.as_deref())?;
-    let answer = pages(connection, &path, params).await;
-    if let Err(error) = &answer {
-        connection.forget_unserved(&request.kind, error).await;
+        };
+        Ok(Reader::of(connection, collection))
     }
-    answer
-}
 
-fn check_scope(
-    connection: &Connection,
-    request: &ReadRequest,
-    resource: &Resource,
-    namespaced: bool,
-) -> Result<(), Error> {
-    let (kind, cluster) = (&request.kind, connection.name());
-    match (resource.namespaced, namespaced) {
-        (true, false) => Err(Error::Invalid(format!(
-            "{kind} in cluster {cluster} is namespaced: name a namespace"
-        ))),
-        (false, true) => Err(Error::Invalid(format!(
-            "{kind} in cluster {cluster} is cluster-scoped: leave the namespace out"
-        ))),
-        _ => Ok(()),
+    fn of(connection: &'a Connection, collection: Collection) -> Self {
+        Reader {
+            connection,
+            collection,
+            pages: Pages::new(),
+        }
+    }
+
+    /// The next page; none after the last one.
+    ///
+    /// # Errors
+    /// The API server refuses or cannot be reached. If it has forgotten the version that the pages are of, the error
+    /// [says so](Error::is_expired).
+    pub async fn next(&mut self) -> Result<Option<Page>, Error> {
+        match self.pages.next(self.connection, &self.collection).await {
+            Ok(objects) => Ok(objects
+                .zip(self.pages.version())
+                .map(|(objects, version)| Page { version, objects })),
+            Err(error) => Err(self.connection.unserved(&self.collection.kind, error).await),
+        }
+    }
+
+    /// Begins with the first page again, for whoever has made nothing yet of those that came. Once only: gives back
+    /// whether it does.
+    pub fn restart(&mut self) -> bool {
+        self.pages.restart()
     }
 }
 
-/// All pages are of the version that the first one names.
-async fn pages(connection: &Connection, path: &str, mut params: ListParams) -> Result<ReadAnswer, Error> {
-    let (mut objects, mut first, mut size) = (Vec::new(), None, 0);
-    loop {
-        let request = Request::new(path)
-            .list(&params)
-            .map_err(|error| connection.failed(kube::Error::BuildRequest(error)))?;
-        let text = connection.text(request).await?;
-        let list: List<'_> = serde_json::from_str(&text).map_err(|error| connection.protocol(problem(&error)))?;
-        let page = version(connection, &list.metadata.resource_version)?;
-        let version = *first.get_or_insert(page);
-        size += text.len();
-        if size > LARGEST {
-            return Err(Error::TooLarge {
-                cluster: connection.name().to_owned(),
-                limit: LARGEST as u64,
-            });
-        }
-        for item in list.items.into_iter().flatten() {
-            objects.push(RawObject::parse(item.get()).map_err(|problem| connection.protocol(problem))?);
-        }
-        match list.metadata.r#continue.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(ReadAnswer { version, objects }),
+impl Connection {
+    /// Reads one object, whole and with its managed fields. None if there is no such object.
+    ///
+    /// # Errors
+    /// The kind is not served, the name does not fit it, or the API server refuses or cannot be reached.
+    pub async fn get(&self, kind: &Kind, name: &ObjectName) -> Result<Option<RawObject>, Error> {
+        let collection = Collection::find(self, kind, Scope::Name(name.clone()), Content::Whole).await?;
+        let request = self.built(collection.get(&name.name))?;
+        match self.text(request).await {
+            Ok(text) => collection.object(self, &text).map(Some),
+            Err(Error::Request {
+                source: kube::Error::Api(status),
+                ..
+            }) if status.code == 404 && !is_unserved(&status) => Ok(None),
+            Err(error) => Err(self.unserved(kind, error).await),
         }
     }
-}
 
-/// The version of a collection as it is now, at the price of one object's metadata.
-pub(crate) async fn collection_version(connection: &Connection, path: &str) -> Result<Version, Error> {
-    let params = ListParams::default().limit(1);
-    let request = Request::new(path)
-        .list_metadata(&params)
-        .map_err(|error| connection.failed(kube::Error::BuildRequest(error)))?;
-    let text = connection.text(request).await?;
-    let list: List<'_> = serde_json::from_str(&text).map_err(|error| connection.protocol(problem(&error)))?;
-    version(connection, &list.metadata.resource_version)
-}
-
-fn version(connection: &Connection, text: &str) -> Result<Version, Error> {
-    Version::parse(text)
-        .map_err(|_| connection.protocol(format!("the list's resourceVersion {text:?} is no whole number")))
+    /// Reads the metadata of all objects of a kind, in a namespace or everywhere, that a selector matches. They are
+    /// given one by one, and no more than a page of them is held.
+    ///
+    /// # Errors
+    /// As [`Connection::get`]. Objects may have been given before.
+    pub async fn list_metadata(
+        &self,
+        kind: &Kind,
+        namespace: Option<&str>,
+        selector: Option<&Selector>,
+        mut object: impl FnMut(RawObject),
+    ) -> Result<(), Error> {
+        let scope = namespace.map_or(Scope::All, |namespace| Scope::Namespace(namespace.into()));
+        let mut collection = Collection::find(self, kind, scope, Content::Metadata).await?;
+        if let Some(selector) = selector {
+            collection = collection.labelled(selector)?;
+        }
+        let mut reader = Reader::of(self, collection);
+        while let Some(page) = reader.next().await? {
+            page.objects.into_iter().for_each(&mut object);
+        }
+        Ok(())
+    }
 }

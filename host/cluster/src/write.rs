@@ -1,7 +1,7 @@
-//! Writes: server-side apply, deletes, patches and status.
+//! Writes: deletes, patches and status, and what all writes share.
 
 use kube::core::Request;
-use kube::core::params::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
+use kube::core::params::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy};
 use patchbay_core::{Kind, ObjectName};
 use serde_json::{Value, json};
 
@@ -10,17 +10,6 @@ use crate::discovery::Resource;
 use crate::error::{Error, WriteError};
 use crate::object::RawObject;
 use crate::path;
-
-/// When an apply may write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ApplyMode {
-    /// Only if the object does not exist.
-    Create,
-    /// Only if the object exists with this uid.
-    Update(String),
-    /// In any case.
-    Upsert,
-}
 
 /// What becomes of an object's dependents when it is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,43 +26,10 @@ pub enum Propagation {
 pub type Written = Option<RawObject>;
 
 impl Connection {
-    /// Applies an object with a field manager.
-    ///
-    /// # Errors
-    /// The kind is not served, or the API server refuses or cannot be reached.
-    pub async fn apply(
-        &self,
-        kind: &Kind,
-        object: &Value,
-        manager: &str,
-        mode: &ApplyMode,
-        force: bool,
-    ) -> Result<Written, WriteError> {
-        let resource = self.resource(kind).await?;
-        let (path, name) = self.place(kind, &resource, &object_name(object))?;
-        let request = match mode {
-            ApplyMode::Create => {
-                let params = PostParams {
-                    field_manager: Some(manager.to_owned()),
-                    ..PostParams::default()
-                };
-                Request::new(path).create(&params, object.to_string().into_bytes())
-            }
-            ApplyMode::Update(uid) => {
-                // With a uid that no object has, the API server refuses instead of creating one.
-                let mut object = object.clone();
-                object["metadata"]["uid"] = uid.as_str().into();
-                Request::new(path).patch(&name, &params(manager, force), &Patch::Apply(object))
-            }
-            ApplyMode::Upsert => Request::new(path).patch(&name, &params(manager, force), &Patch::Apply(object)),
-        };
-        self.send(kind, request).await
-    }
-
     /// Applies an object's status. Kinds without a status subresource take it as a field like others.
     ///
     /// # Errors
-    /// As [`Connection::apply`].
+    /// The kind is not served, or the API server refuses or cannot be reached.
     pub async fn apply_status(
         &self,
         kind: &Kind,
@@ -96,53 +52,10 @@ impl Connection {
         self.send(kind, request).await
     }
 
-    /// Adds a finalizer, by a manager that owns nothing else, so that it does not get in anybody's way.
-    ///
-    /// # Errors
-    /// As [`Connection::apply`].
-    pub async fn add_finalizer(
-        &self,
-        kind: &Kind,
-        name: &ObjectName,
-        uid: &str,
-        finalizer: &str,
-        manager: &str,
-    ) -> Result<Written, WriteError> {
-        let mut object = identity(kind, name, uid);
-        object["metadata"]["finalizers"] = json!([finalizer]);
-        self.apply(kind, &object, manager, &ApplyMode::Update(uid.to_owned()), true)
-            .await
-    }
-
-    /// Takes a finalizer off, whoever put it there. `finalizers` are those that the object was seen with; if others were
-    /// added or taken off meanwhile, the API server refuses.
-    ///
-    /// # Errors
-    /// As [`Connection::apply`].
-    pub async fn remove_finalizer(
-        &self,
-        kind: &Kind,
-        name: &ObjectName,
-        uid: &str,
-        finalizer: &str,
-        finalizers: &[String],
-    ) -> Result<Written, WriteError> {
-        let Some(position) = finalizers.iter().position(|other| other == finalizer) else {
-            return Ok(None);
-        };
-        let path = format!("/metadata/finalizers/{position}");
-        let operations = json!([
-            {"op": "test", "path": "/metadata/uid", "value": uid},
-            {"op": "test", "path": path, "value": finalizer},
-            {"op": "remove", "path": path},
-        ]);
-        self.patch(kind, name, None, &operations).await
-    }
-
     /// Sends a JSON Patch.
     ///
     /// # Errors
-    /// As [`Connection::apply`]; a test in the patch failed.
+    /// As [`Connection::apply_status`]; a test in the patch failed.
     pub async fn patch(
         &self,
         kind: &Kind,
@@ -172,7 +85,7 @@ impl Connection {
     /// Deletes an object, if it is still the one with this uid. One that has gone already is deleted.
     ///
     /// # Errors
-    /// As [`Connection::apply`].
+    /// As [`Connection::apply_status`].
     pub async fn delete(
         &self,
         kind: &Kind,
@@ -201,7 +114,7 @@ impl Connection {
         }
     }
 
-    fn place(&self, kind: &Kind, resource: &Resource, name: &ObjectName) -> Result<(String, String), WriteError> {
+    pub(crate) fn place(&self, kind: &Kind, resource: &Resource, name: &ObjectName) -> Result<(String, String), Error> {
         let cluster = self.name();
         let problem = match &name.namespace {
             None if resource.namespaced => "is namespaced: set metadata.namespace",
@@ -210,10 +123,10 @@ impl Connection {
             _ if !path::is_name(&name.name) => "has a name that cannot be one: correct it",
             _ => return Ok((resource.path(name.namespace.as_deref())?, name.name.to_string())),
         };
-        Err(Error::Invalid(format!("{kind} {name} in cluster {cluster} {problem}")).into())
+        Err(Error::Invalid(format!("{kind} {name} in cluster {cluster} {problem}")))
     }
 
-    async fn send(
+    pub(crate) async fn send(
         &self,
         kind: &Kind,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
@@ -229,7 +142,7 @@ impl Connection {
     }
 }
 
-fn params(manager: &str, force: bool) -> PatchParams {
+pub(crate) fn params(manager: &str, force: bool) -> PatchParams {
     PatchParams {
         force,
         field_manager: Some(manager.to_owned()),
@@ -237,7 +150,7 @@ fn params(manager: &str, force: bool) -> PatchParams {
     }
 }
 
-fn identity(kind: &Kind, name: &ObjectName, uid: &str) -> Value {
+pub(crate) fn identity(kind: &Kind, name: &ObjectName, uid: &str) -> Value {
     let mut object = json!({
         "apiVersion": kind.api_version.as_ref(),
         "kind": kind.kind.as_ref(),
@@ -247,13 +160,4 @@ fn identity(kind: &Kind, name: &ObjectName, uid: &str) -> Value {
         object["metadata"]["namespace"] = namespace.as_ref().into();
     }
     object
-}
-
-/// The name of an object of which nothing but JSON is known.
-fn object_name(object: &Value) -> ObjectName {
-    let metadata = &object["metadata"];
-    ObjectName::new(
-        metadata["namespace"].as_str(),
-        metadata["name"].as_str().unwrap_or_default(),
-    )
 }

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use patchbay_plugin::contract::{Answer, Failure, Finding, Outcome, Primary, Query};
+use patchbay_plugin::contract::{Answer, Failure, Finding, Outcome, Primary, Query, ReferenceSet};
 use patchbay_plugin::{CallError, LogSink, Plugin};
 
 /// Rounds of `references` that one run may take: more than any chain of a configuration, a credential, a cluster and an
@@ -18,11 +18,11 @@ pub const QUERIES: usize = 1000;
 
 /// What answers a run's queries.
 pub trait World {
-    /// Answers the whole set, in its order.
+    /// Answers the queries of a whole set, in their order.
     ///
     /// # Errors
     /// The run is to be given up.
-    fn find(&mut self, queries: &[Query]) -> Result<Vec<Answer>, GivenUp>;
+    fn find(&mut self, set: &ReferenceSet) -> Result<Vec<Answer>, GivenUp>;
 }
 
 /// A run is given up: its primary has gone, or it runs again once its queries can be answered.
@@ -67,6 +67,9 @@ pub enum Blocked {
     /// The plugin names more queries than the host answers.
     #[error("the plugin named {0} queries, and {QUERIES} are allowed: select by labels what belongs together")]
     TooMany(usize),
+    /// The plugin publishes more join keys than the host keeps.
+    #[error("the plugin published {0} join keys, and {QUERIES} are allowed")]
+    TooManyJoinKeys(usize),
     /// The plugin's queries never came to an end.
     #[error("the plugin's queries are not complete after {ROUNDS} rounds: `references` must come to an end")]
     Rounds,
@@ -120,10 +123,13 @@ fn run(
         if set.queries.len() > QUERIES {
             return Err(Blocked::TooMany(set.queries.len()).into());
         }
+        if set.join_keys.len() > QUERIES {
+            return Err(Blocked::TooManyJoinKeys(set.join_keys.len()).into());
+        }
         unique(&set.queries)?;
         complete = set.complete;
+        answers = world.find(&set).map_err(|GivenUp| Stopped::GivenUp)?;
         queries = set.queries;
-        answers = world.find(&queries).map_err(|GivenUp| Stopped::GivenUp)?;
         if complete {
             break;
         }

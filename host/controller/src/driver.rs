@@ -1,32 +1,41 @@
 //! The task that owns the core: it turns messages into inputs and effects into tasks.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use kube::runtime::events::Recorder;
-use patchbay_cluster::{Connection, Pool, RawObject, WatchMessage};
+use patchbay_cluster::{Connection, Pool, RawObject, Recorder, WatchMessage};
 use patchbay_core::{
-    Change, ClusterId, ClusterSource, ControllerId, Core, Effect, Failure, FoundObject, Kind, ObjectKey, ObjectName,
-    PrimaryKey, References, RunId, State, Time, Wake, WatchId, WatchKey, WriteRecord,
+    Attachment, Change, ClusterId, ClusterSource, ControllerId, Core, Effect, Failure, Finished, Kind, ObjectKey,
+    ObjectName, PrimaryKey, Protection, ReferenceSet, References, Releases, RunId, Slowed, State, Time, WatchId,
+    WatchKey, WriteRecord,
 };
 use patchbay_plugin::{Executor, contract};
 use tokio::sync::mpsc::Sender;
 use tokio::task::AbortHandle;
 
 use crate::attached::Attached;
+use crate::contention::Slowdown;
+use crate::dependents::{self, Call, Declared};
 use crate::edges;
+use crate::explain::{Asked, ControllerView, Explainer, Explanation, NotExplained, View};
+use crate::history::{History, KeptRun, NamedQuery};
 use crate::memory::LastRun;
-use crate::messages::{Located, Message, Reply};
+use crate::messages::{Held, LetGo, Located, Message, Reply};
+use crate::plan::object_reference;
+use crate::protect;
 use crate::translate;
-use crate::worker::{Begun, RunContext, run};
+use crate::worker::{Begun, Named, RunContext, run};
 
 /// A plugin attached to one of its kinds.
 struct Controller {
     attached: Arc<Attached>,
     kind: Kind,
     cluster: ClusterId,
+    /// The finalizer of what its plugin protects.
+    protection: Arc<str>,
     recorder: Recorder,
+    declared: Vec<Declared>,
 }
 
 /// The trouble that a watch is in, as it was last logged.
@@ -41,6 +50,7 @@ pub(crate) struct Driver {
     controllers: HashMap<ControllerId, Controller>,
     watches: HashMap<WatchId, (WatchKey, AbortHandle)>,
     trouble: Trouble,
+    history: History,
     messages: Sender<Message>,
 }
 
@@ -55,6 +65,7 @@ impl Driver {
             controllers: HashMap::new(),
             watches: HashMap::new(),
             trouble: HashMap::new(),
+            history: History::default(),
             messages,
         }
     }
@@ -81,21 +92,38 @@ impl Driver {
             return;
         };
         let recorder = home.recorder(&format!("patchbay-{}", attached.plugin.description().name));
+        let declared = attached.declared(primary, cluster);
+        let queries = declared.iter().map(|declared| declared.query.clone()).collect();
+        let protection = attached.protection(home.uid());
         self.controllers.insert(
             id,
             Controller {
                 attached,
                 kind: kind.clone(),
                 cluster,
+                protection: protection.clone(),
                 recorder,
+                declared,
             },
         );
-        self.core.attach(id, cluster, kind, selector, self.now());
+        let attachment = Attachment {
+            cluster,
+            kind,
+            selector,
+            watches: queries,
+            protection,
+        };
+        self.core.attach(id, attachment, self.now());
     }
 
     /// Whether each controller's primaries are listed, or cannot be.
     pub(crate) fn is_ready(&self) -> bool {
         self.controllers.keys().all(|id| self.core.is_attached(*id))
+    }
+
+    /// Whoever asks about objects.
+    pub(crate) fn explainer(&self) -> Explainer {
+        Explainer::new(self.messages.clone())
     }
 
     pub(crate) fn counts(&self) -> patchbay_core::Counts {
@@ -151,21 +179,68 @@ impl Driver {
                 deleting,
                 wakes,
                 last_writes,
+                slowed,
             } => {
-                self.start_run(run, key, primary, deleting, wakes, last_writes);
+                let begun = Begun {
+                    primary: translate::object(&primary, |cluster| self.core.cluster_name(cluster)),
+                    deleting,
+                    wakes,
+                    last: last_writes.and_then(|record| record.downcast::<LastRun>().ok()),
+                    slowed: slowed.map(|slowed| self.slowdown(slowed)),
+                };
+                self.start_run(run, key, begun);
             }
+            Effect::Dependents {
+                call,
+                controller,
+                watch,
+                before,
+                after,
+            } => {
+                let Some(controller) = self.controllers.get(&controller) else {
+                    return;
+                };
+                let Some(watch) = controller.declared.get(watch).cloned() else {
+                    return;
+                };
+                let change = dependents::change(before, after, |cluster| self.core.cluster_name(cluster));
+                let call = Call {
+                    id: call,
+                    watch,
+                    change,
+                };
+                dependents::start_call(controller.attached.clone(), self.executor.clone(), call, messages);
+            }
+            Effect::Release { object, uid, finalizer } => match self.connections.get(&object.cluster).cloned() {
+                Some(connection) => protect::start_release(connection, object, uid, finalizer, messages),
+                None => self.core.released(&object, &finalizer, false, self.now()),
+            },
+            Effect::Sweep {
+                cluster,
+                kind,
+                finalizer,
+            } => match self.connections.get(&cluster).cloned() {
+                Some(connection) => protect::start_sweep(connection, cluster, kind, finalizer, messages),
+                None => self.core.swept(cluster, &kind, &finalizer, None),
+            },
         }
     }
 
-    fn start_run(
-        &mut self,
-        id: RunId,
-        key: PrimaryKey,
-        primary: FoundObject,
-        deleting: bool,
-        wakes: Vec<Wake>,
-        last_writes: Option<WriteRecord>,
-    ) {
+    fn slowdown(&self, slowed: Slowed) -> Slowdown {
+        let circle = slowed.circle.iter().map(|primary| {
+            let kind = self
+                .controllers
+                .get(&primary.controller)
+                .map(|controller| &*controller.kind.kind);
+            format!("{} {}", kind.unwrap_or_default(), primary.name)
+        });
+        Slowdown {
+            delay: slowed.delay,
+            circle: circle.collect(),
+        }
+    }
+
+    fn start_run(&mut self, id: RunId, key: PrimaryKey, begun: Begun) {
         let Some(controller) = self.controllers.get(&key.controller) else {
             return;
         };
@@ -184,17 +259,14 @@ impl Driver {
             connection: connection.clone(),
             uid: self.core.uid(&object).map(|uid| uid.to_string()).unwrap_or_default(),
             object,
+            protection: controller.protection.clone(),
+            queried: Mutex::default(),
             secrets: Arc::default(),
+            named: Named::default(),
             recorder: controller.recorder.clone(),
             driver: self.messages.clone(),
             key,
         });
-        let begun = Begun {
-            primary: translate::object(&primary, |cluster| self.core.cluster_name(cluster)),
-            deleting,
-            wakes,
-            last: last_writes.and_then(|record| record.downcast::<LastRun>().ok()),
-        };
         tokio::spawn(run(context, self.executor.clone(), begun));
     }
 
@@ -202,8 +274,15 @@ impl Driver {
         let now = self.now();
         match message {
             Message::Watch(id, message) => self.watch_told(id, message),
-            Message::Read(id, Ok(read)) => self.core.read_done(id, read.version, read.objects, now),
-            Message::Read(id, Err(failed)) => {
+            Message::Wanted { objects, reply } => {
+                let wanted = objects
+                    .iter()
+                    .map(|(object, metadata)| self.core.wanted(object, metadata));
+                let _ = reply.send(wanted.collect());
+            }
+            Message::ReadPage(id, version, objects) => self.core.read_page(id, version, objects, now),
+            Message::ReadDone(id, version) => self.core.read_done(id, version, now),
+            Message::ReadFailed(id, failed) => {
                 self.troubled((failed.cluster, failed.kind), &failed.failure);
                 self.core.read_failed(id, &failed.failure, now);
             }
@@ -217,12 +296,8 @@ impl Driver {
                 tracing::warn!(cluster = self.core.cluster_name(cluster), "{failure}");
                 self.core.connect_failed(cluster, attempt, &failure, now);
             }
-            Message::Ask {
-                context,
-                queries,
-                reply,
-            } => {
-                let answer = self.answer(&context, &queries);
+            Message::Ask { context, set, reply } => {
+                let answer = self.answer(&context, &set);
                 let _ = reply.send(answer);
             }
             Message::Locate {
@@ -230,19 +305,53 @@ impl Driver {
                 objects,
                 reply,
             } => {
-                let located = objects
+                let located: Vec<Result<Located, String>> = objects
                     .into_iter()
-                    .map(|(cluster, kind, name)| self.locate(&context, &cluster, kind, name));
-                let _ = reply.send(located.collect());
+                    .map(|(cluster, kind, name)| self.locate(&context, &cluster, kind, name))
+                    .collect();
+                let objects = located.iter().flatten().map(|located| located.object.clone());
+                self.core.about_to_write(context.run, objects);
+                let _ = reply.send(located);
             }
-            Message::Finished {
-                run,
-                result,
-                last,
-                written,
+            Message::Dependents(call, Some(found)) => self.core.dependents_found(call, found, now),
+            Message::Dependents(call, None) => self.core.dependents_failed(call, now),
+            Message::Protect {
+                context,
+                objects,
+                reply,
             } => {
-                let record: WriteRecord = Arc::new(last);
-                self.core.finish(run, &result, Some(record), &written, now);
+                let _ = reply.send(self.protect(&context, objects));
+            }
+            Message::LetGo { context, reply } => {
+                let _ = reply.send(self.let_go(&context));
+            }
+            Message::Released {
+                object,
+                finalizer,
+                done,
+            } => self.core.released(&object, &finalizer, done, now),
+            Message::Swept {
+                cluster,
+                kind,
+                finalizer,
+                found,
+            } => self.core.swept(cluster, &kind, &finalizer, found),
+            Message::Finished { run, result, report } => {
+                if let Some(run) = &report.last.run {
+                    self.history.add(KeptRun::new(run.clone(), &report.last.results));
+                }
+                let record: WriteRecord = Arc::new(report.last);
+                let finished = Finished {
+                    result,
+                    last_writes: Some(record),
+                    written: report.written,
+                    reverted: report.reverted,
+                };
+                self.core.finish(run, finished, now);
+            }
+            Message::PutOff(run) => self.history.add(KeptRun::new(run, &[])),
+            Message::Explain { asked, reply } => {
+                let _ = reply.send(self.explain(&asked));
             }
         }
     }
@@ -307,15 +416,20 @@ impl Driver {
     }
 
     /// Answers a run's queries: those that make no sense or are not granted at once, the others by core.
-    fn answer(&mut self, context: &RunContext, queries: &[contract::Query]) -> Reply {
+    fn answer(&mut self, context: &RunContext, set: &contract::ReferenceSet) -> Reply {
+        let queries = &set.queries;
         let translated: Vec<Result<patchbay_core::Query, contract::QueryFailure>> =
             queries.iter().map(|query| self.translate(context, query)).collect();
-        let sound = translated
-            .iter()
-            .filter_map(|query| query.as_ref().ok().cloned())
-            .collect();
+        let sound = translated.iter().filter_map(|query| query.as_ref().ok().cloned());
+        let set = ReferenceSet {
+            queries: sound.collect(),
+            join_keys: set.join_keys.iter().map(|key| key.as_str().into()).collect(),
+            complete: set.complete,
+        };
         let now = self.now();
-        let mut findings = match self.core.references(context.run, sound, now) {
+        let told = self.core.references(context.run, set, now);
+        context.named.set(self.named(queries, &translated));
+        let mut findings = match told {
             References::Answered(findings) => findings.into_iter(),
             References::Parked | References::Gone => return Reply::GivenUp,
             References::Unsettled => return Reply::Unsettled,
@@ -341,13 +455,49 @@ impl Driver {
         Reply::Answers { answers, secrets }
     }
 
+    /// A run's queries under their ids, for those who ask what it depends on.
+    fn named(
+        &self,
+        queries: &[contract::Query],
+        translated: &[Result<patchbay_core::Query, contract::QueryFailure>],
+    ) -> Vec<NamedQuery> {
+        let named = queries.iter().zip(translated).map(|(query, translated)| NamedQuery {
+            id: query.id.as_str().into(),
+            asked: match translated {
+                Ok(query) => Ok(self.core.registered(query).unwrap_or_else(|| Arc::new(query.clone()))),
+                Err(failure) => Err(failure.into()),
+            },
+        });
+        named.collect()
+    }
+
+    fn explain(&self, asked: &Asked) -> Result<Explanation, NotExplained> {
+        let view = View {
+            core: &self.core,
+            history: &self.history,
+            controller: &|id| {
+                let controller = self.controllers.get(&id)?;
+                let plugin = controller.attached.plugin.description();
+                Some(ControllerView {
+                    plugin: &plugin.name,
+                    version: &plugin.version,
+                    cluster: controller.cluster,
+                    kind: &controller.kind,
+                })
+            },
+            now: self.now(),
+            wall: jiff::Timestamp::now(),
+        };
+        view.explain(asked)
+    }
+
     fn translate(
         &mut self,
         context: &RunContext,
         query: &contract::Query,
     ) -> Result<patchbay_core::Query, contract::QueryFailure> {
         let not_granted = |message| translate::refused(contract::QueryFailureReason::NotGranted, message);
-        let checked = translate::checked(query)?;
+        let checked = translate::checked(query, &context.uid)?;
         let (kind, grants) = (checked.kind(), &context.attached.grants);
         grants
             .check_objects(&kind.api_version, &kind.kind, contract::Verbs::READ)
@@ -411,22 +561,47 @@ impl Driver {
                 .grants
                 .check_secret(&secret.namespace, context.key.name.namespace.as_deref())?;
         }
-        let id = self.known_cluster(context, cluster)?;
-        let connection = self
-            .connections
-            .get(&id)
-            .cloned()
-            .ok_or_else(|| self.disconnected(id).message.to_string())?;
-        let object = ObjectKey {
-            cluster: id,
-            kind,
-            name,
-        };
+        let cluster = self.known_cluster(context, cluster)?;
+        self.located(ObjectKey { cluster, kind, name })
+    }
+
+    fn located(&self, object: ObjectKey) -> Result<Located, String> {
+        let connection = self.connections.get(&object.cluster).cloned();
         Ok(Located {
+            connection: connection.ok_or_else(|| self.disconnected(object.cluster).message.to_string())?,
             observed: self.core.observed(&object),
             object,
-            connection,
         })
+    }
+
+    fn protect(
+        &mut self,
+        context: &RunContext,
+        objects: Vec<(contract::Cluster, Kind, ObjectName)>,
+    ) -> Vec<Result<(Located, Protection), String>> {
+        let located: Vec<Result<Located, String>> = objects
+            .into_iter()
+            .map(|(cluster, kind, name)| self.locate(context, &cluster, kind, name))
+            .collect();
+        let keys: Vec<ObjectKey> = located.iter().flatten().map(|located| located.object.clone()).collect();
+        let mut protections = self.core.protect(context.run, &keys).into_iter();
+        let mut protection = |located| (located, protections.next().unwrap_or(Protection::Unqueried));
+        located
+            .into_iter()
+            .map(|located| located.map(&mut protection))
+            .collect()
+    }
+
+    fn let_go(&mut self, context: &RunContext) -> LetGo {
+        let Releases::Now(objects) = self.core.let_go(context.run) else {
+            return LetGo::Later;
+        };
+        let held = objects.into_iter().map(|(object, uid)| Held {
+            object: object_reference(&object, self.core.cluster_name(object.cluster)),
+            uid,
+            located: self.located(object),
+        });
+        LetGo::Now(held.collect())
     }
 
     fn disconnected(&self, cluster: ClusterId) -> Failure {

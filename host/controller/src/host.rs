@@ -10,6 +10,7 @@ use tokio::sync::mpsc::{Receiver, channel};
 
 use crate::attached::Attached;
 use crate::driver::Driver;
+use crate::explain::Explainer;
 use crate::messages::Message;
 
 /// Messages that may wait for the driver. Beyond it, watches wait, and with them the API server's streams.
@@ -63,6 +64,11 @@ impl Host {
             }
         }
         Ok(Host { driver, messages })
+    }
+
+    /// What answers questions about the objects of this host, while it runs.
+    pub fn explainer(&self) -> Explainer {
+        self.driver.explainer()
     }
 
     /// Turns until `stop` resolves. `ready` is called once the primaries of every controller are listed, or cannot be.

@@ -7,15 +7,24 @@
 //! the writer makes what the plugin wants true → core is told what was written.
 #![forbid(unsafe_code)]
 
+mod apply;
 mod attached;
+mod contention;
 pub mod decide;
+mod dependents;
 mod driver;
 mod edges;
+pub mod explain;
 mod grants;
+mod history;
 mod host;
 mod memory;
 mod messages;
 pub mod offline;
+mod plan;
+mod protect;
+mod prune;
+mod report;
 mod scrub;
 mod status;
 mod translate;

@@ -1,10 +1,12 @@
 //! A world of files, for trying a plugin without a cluster.
 
+use std::sync::Arc;
+
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use patchbay_cluster::RawObject;
-use patchbay_core::{ClusterId, Fields, Finding, FoundObject, Kind, ObjectKey, Target};
-use patchbay_plugin::contract::{Answer, Query};
+use patchbay_core::{ClusterId, Fields, Finding, FoundObject, Kind, Namespaces, ObjectKey, ObjectName, Target};
+use patchbay_plugin::contract::{Answer, Query, ReferenceSet};
 use serde_json::{Value, json};
 
 use crate::decide::{GivenUp, World};
@@ -17,6 +19,8 @@ pub const CLUSTER_ID: &str = "files";
 #[derive(Default)]
 pub struct Offline {
     objects: Vec<(Kind, RawObject)>,
+    /// The primary that is being rendered.
+    primary: String,
 }
 
 impl Offline {
@@ -46,13 +50,38 @@ impl Offline {
         Ok(object)
     }
 
+    /// Tells which primary asks from now on, by its uid.
+    pub fn asks(&mut self, uid: &str) {
+        uid.clone_into(&mut self.primary);
+    }
+
+    /// The namespaces that a selection looks in, if that depends on their labels.
+    fn selected_namespaces(&self, target: &Target) -> Option<Vec<Arc<str>>> {
+        let Target::Selected(selection) = target else {
+            return None;
+        };
+        let Namespaces::Selected(selector) = &selection.namespaces else {
+            return None;
+        };
+        let namespaces = self.objects.iter().filter(|(kind, object)| {
+            *kind == Kind::new("v1", "Namespace") && selector.matches(&object.metadata.labels)
+        });
+        Some(namespaces.map(|(_, object)| object.name.name.clone()).collect())
+    }
+
     fn find_one(&self, query: &Query) -> Finding {
-        let checked = match translate::checked(query) {
+        let checked = match translate::checked(query, &self.primary) {
             Ok(checked) => checked.on(ClusterId::HOST),
             Err(failure) => {
                 let failure = patchbay_core::Failure::new(patchbay_core::FailureReason::Invalid, failure.message);
                 return Finding::Failed(failure);
             }
+        };
+        let namespaces = self.selected_namespaces(&checked.target);
+        let looks_in = |name: &ObjectName| match (&namespaces, &name.namespace) {
+            (None, _) => true,
+            (Some(namespaces), Some(namespace)) => namespaces.contains(namespace),
+            (Some(_), None) => false,
         };
         let mut found: Vec<(&RawObject, FoundObject)> = self
             .objects
@@ -63,7 +92,7 @@ impl Offline {
                     kind: kind.clone(),
                     name: object.name.clone(),
                 };
-                checked.matches(&key, &object.metadata)
+                checked.matches(&key, &object.metadata) && looks_in(&object.name)
             })
             .filter_map(|(kind, object)| Some((object, found(kind, object, &checked.fields)?)))
             .collect();
@@ -71,7 +100,7 @@ impl Offline {
         let mut found = found.into_iter().map(|(_, found)| found);
         match checked.target {
             Target::Named(_) => found.next().map_or(Finding::Missing, Finding::Found),
-            Target::Selected { .. } => Finding::Matches(found.collect()),
+            Target::Selected(_) => Finding::Matches(found.collect()),
         }
     }
 }
@@ -97,8 +126,8 @@ fn found(kind: &Kind, object: &RawObject, fields: &Fields) -> Option<FoundObject
 }
 
 impl World for Offline {
-    fn find(&mut self, queries: &[Query]) -> Result<Vec<Answer>, GivenUp> {
-        let answers = queries.iter().map(|query| Answer {
+    fn find(&mut self, set: &ReferenceSet) -> Result<Vec<Answer>, GivenUp> {
+        let answers = set.queries.iter().map(|query| Answer {
             id: query.id.clone(),
             finding: translate::finding(self.find_one(query), |_| CLUSTER_ID.to_owned()),
         });

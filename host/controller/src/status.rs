@@ -1,6 +1,55 @@
 //! A primary's status: complete with the times of its conditions, and sent only when it differs.
 
+use patchbay_cluster::{Connection, WriteError};
+use patchbay_plugin::contract::WriteAction;
 use serde_json::{Map, Value};
+
+use crate::apply::is_later;
+use crate::report::{Report, failed, invalid};
+use crate::worker::now;
+use crate::writer::Writer;
+
+impl Writer<'_> {
+    /// Writes the primary's status, if it is another one.
+    pub(crate) async fn write_status(&self, status: &str, report: &mut Report) {
+        let wanted: Value = match serde_json::from_str(status) {
+            Ok(status) => status,
+            Err(error) => return self.status_failed(invalid(format!("the status is not JSON: {error}")), report),
+        };
+        let present = &self.primary["status"];
+        let merged = merged_status(present, &wanted, &now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+        let time = self.last.and_then(|last| last.status_time.clone());
+        report.last.status_time.clone_from(&time);
+        if *present == merged {
+            return;
+        }
+        let context = self.context;
+        let connection: &Connection = &context.connection;
+        match connection
+            .apply_status(&context.kind, &context.key.name, &context.uid, &merged, &self.manager)
+            .await
+        {
+            Ok(written) => {
+                let now = written
+                    .as_ref()
+                    .and_then(|written| written.applied_at(&self.manager, Some("status")));
+                // Where there was no status, nobody but this manager has made its own.
+                let own = is_later(time.as_ref(), now.as_ref()) || (present.is_null() && now.is_some());
+                report.last.status_time = now;
+                report.note(&context.object, written, own);
+            }
+            // The primary has gone, and its status with it.
+            Err(error) if error.code == 404 => {}
+            Err(error) => self.status_failed(error, report),
+        }
+    }
+
+    fn status_failed(&self, error: WriteError, report: &mut Report) {
+        let error = self.masked(error);
+        tracing::warn!(primary = %self.context.name(), %error, "the status could not be written");
+        report.tell(WriteAction::Status, self.primary_reference(), failed(error));
+    }
+}
 
 /// The status that a plugin wants, with `lastTransitionTime` in every condition that has none: that of the present status
 /// while the condition's status is the same, `now` otherwise.

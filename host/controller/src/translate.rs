@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use patchbay_core::{
-    ClusterId, Failure, FailureReason, Fields, Finding, FoundObject, Kind, KubeconfigKey, Namespaces, ObjectName,
-    Operator, Query, Requirement, Selector, Target,
+    ClusterId, Criterion, Dependent, Failure, FailureReason, Fields, Finding, FoundObject, Kind, KubeconfigKey,
+    Namespaces, ObjectName, Operator, Query, Requirement, Selector, Target,
 };
 use patchbay_fieldpath::FieldPath;
 use patchbay_plugin::contract;
@@ -48,9 +48,11 @@ impl Checked<'_> {
 
 /// Checks a query for everything that can be told without a cluster.
 ///
+/// `uid` is the primary's, which owned objects name.
+///
 /// # Errors
 /// It makes no sense, or this host does not serve it.
-pub(crate) fn checked(query: &contract::Query) -> Result<Checked<'_>, contract::QueryFailure> {
+pub(crate) fn checked<'a>(query: &'a contract::Query, uid: &str) -> Result<Checked<'a>, contract::QueryFailure> {
     match &query.target {
         contract::QueryTarget::Named(named) => {
             let object = &named.object;
@@ -70,28 +72,30 @@ pub(crate) fn checked(query: &contract::Query) -> Result<Checked<'_>, contract::
         contract::QueryTarget::Selected(selected) => Ok(Checked {
             cluster: &selected.cluster,
             kind: checked_kind(&query.id, &selected.kind)?,
-            target: Target::Selected {
-                namespaces: match &selected.namespaces {
-                    contract::Namespaces::Everywhere => Namespaces::All,
-                    contract::Namespaces::Listed(names) if names.iter().any(String::is_empty) || names.is_empty() => {
-                        return Err(invalid(format!(
-                            "query {:?} names no namespace: list some, or take all",
-                            query.id
-                        )));
-                    }
-                    contract::Namespaces::Listed(names) => {
-                        Namespaces::listed(names.iter().map(|name| name.as_str().into()))
-                    }
-                    contract::Namespaces::Selected(_) => {
-                        return Err(unsupported("queries by a selector of namespaces"));
-                    }
-                },
-                selector: selector(&selected.selector),
-            },
+            target: Target::selected(
+                namespaces(&query.id, &selected.namespaces)?,
+                Criterion::Labels(selector(&selected.selector)),
+            ),
             fields: fields(&query.id, &selected.fields)?,
         }),
-        contract::QueryTarget::Owned(_) => Err(unsupported("queries of owned objects")),
+        contract::QueryTarget::Owned(owned) => Ok(Checked {
+            cluster: &owned.cluster,
+            kind: checked_kind(&query.id, &owned.kind)?,
+            target: Target::selected(namespaces(&query.id, &owned.namespaces)?, Criterion::Owner(uid.into())),
+            fields: fields(&query.id, &owned.fields)?,
+        }),
         contract::QueryTarget::Repository(_) => Err(unsupported("queries of repositories")),
+    }
+}
+
+fn namespaces(id: &str, namespaces: &contract::Namespaces) -> Result<Namespaces, contract::QueryFailure> {
+    match namespaces {
+        contract::Namespaces::Everywhere => Ok(Namespaces::All),
+        contract::Namespaces::Listed(names) if names.iter().any(String::is_empty) || names.is_empty() => Err(invalid(
+            format!("query {id:?} names no namespace: list some, or take all"),
+        )),
+        contract::Namespaces::Listed(names) => Ok(Namespaces::listed(names.iter().map(|name| name.as_str().into()))),
+        contract::Namespaces::Selected(labels) => Ok(Namespaces::Selected(selector(labels))),
     }
 }
 
@@ -132,6 +136,33 @@ pub(crate) fn selector(selector: &contract::LabelSelector) -> Selector {
         },
     });
     Selector::new(pairs.chain(expressions))
+}
+
+/// A declared watch as the query that it is.
+///
+/// # Errors
+/// It makes no sense.
+pub(crate) fn declared(watch: &contract::DeclaredWatch) -> Result<Checked<'_>, contract::QueryFailure> {
+    Ok(Checked {
+        cluster: &watch.cluster,
+        kind: checked_kind(&watch.id, &watch.kind)?,
+        target: Target::selected(
+            namespaces(&watch.id, &watch.namespaces)?,
+            Criterion::Labels(selector(&watch.selector)),
+        ),
+        fields: fields(&watch.id, &watch.fields)?,
+    })
+}
+
+/// A primary that a plugin told a change concerns.
+pub(crate) fn dependent(dependent: contract::Dependent) -> Dependent {
+    match dependent {
+        contract::Dependent::PrimaryName(name) => {
+            Dependent::Primary(ObjectName::new(name.namespace.as_deref(), &name.name))
+        }
+        contract::Dependent::PrimaryLabels(labels) => Dependent::Labels(selector(&labels)),
+        contract::Dependent::JoinKey(key) => Dependent::JoinKey(key.into()),
+    }
 }
 
 pub(crate) fn kubeconfig_key(secret: &contract::SecretKey, primary_cluster: ClusterId) -> KubeconfigKey {

@@ -1,23 +1,25 @@
 //! One run, from the effect that begins it to the message that ends it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use kube::runtime::events::Recorder;
-use patchbay_cluster::{Connection, Severity, send_event};
+use patchbay_cluster::{Connection, Recorder, Severity, send_event};
 use patchbay_core::{Kind, ObjectKey, PrimaryKey, RunId, RunResult, Wake};
-use patchbay_plugin::contract::{self, Answer, Query};
+use patchbay_plugin::contract::{self, Answer, ReferenceSet};
 use patchbay_plugin::{Executor, JobError};
 use serde_json::Value;
 use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
 use crate::attached::Attached;
+use crate::contention::Slowdown;
 use crate::decide::{Blocked, Decision, GivenUp, World, decide};
+use crate::history::{Began, NamedQuery, RunRecord};
 use crate::memory::LastRun;
 use crate::messages::{Message, Reply};
+use crate::report::Report;
 use crate::scrub::{ScrubbedLog, Secrets};
-use crate::writer::{Report, Writer};
+use crate::writer::Writer;
 
 /// What a run is about, and whom it talks to.
 pub(crate) struct RunContext {
@@ -30,10 +32,30 @@ pub(crate) struct RunContext {
     /// The primary as an object of that cluster.
     pub(crate) object: ObjectKey,
     pub(crate) uid: String,
+    /// The finalizer of what the plugin protects.
+    pub(crate) protection: Arc<str>,
+    /// The clusters that the run's queries name.
+    pub(crate) queried: Mutex<Vec<contract::Cluster>>,
     /// What must not be said about the run.
     pub(crate) secrets: Arc<Secrets>,
+    /// The queries that the run has named last.
+    pub(crate) named: Named,
     pub(crate) recorder: Recorder,
     pub(crate) driver: Sender<Message>,
+}
+
+/// The queries that a run has named in its last round.
+#[derive(Default)]
+pub(crate) struct Named(Mutex<Vec<NamedQuery>>);
+
+impl Named {
+    pub(crate) fn set(&self, queries: Vec<NamedQuery>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = queries;
+    }
+
+    pub(crate) fn take(&self) -> Vec<NamedQuery> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// What a run begins with.
@@ -42,6 +64,8 @@ pub(crate) struct Begun {
     pub(crate) deleting: bool,
     pub(crate) wakes: Vec<Wake>,
     pub(crate) last: Option<Arc<LastRun>>,
+    /// It runs in circles, so it was delayed.
+    pub(crate) slowed: Option<Slowdown>,
 }
 
 /// How a run ended, before it is told to the driver.
@@ -50,19 +74,26 @@ struct Ended {
     report: Report,
 }
 
-pub(crate) async fn run(context: Arc<RunContext>, executor: Arc<Executor>, begun: Begun) {
-    let wakes: Vec<String> = begun.wakes.iter().map(ToString::to_string).collect();
-    tracing::debug!(primary = %context.name(), wakes = wakes.join("; "), "run");
-    if let Some(Ended { result, report }) = conduct(&context, &executor, begun).await {
-        let Report { last, written, .. } = report;
-        let message = Message::Finished {
-            run: context.run,
-            result,
-            last,
-            written,
-        };
-        let _ = context.driver.send(message).await;
-    }
+pub(crate) async fn run(context: Arc<RunContext>, executor: Arc<Executor>, mut begun: Begun) {
+    let wakes = std::mem::take(&mut begun.wakes);
+    let (began, before) = (Began::now(), begun.last.clone());
+    let told: Vec<String> = wakes.iter().map(ToString::to_string).collect();
+    tracing::debug!(primary = %context.name(), wakes = told.join("; "), "run");
+    let ended = conduct(&context, &executor, begun).await;
+    let end = ended.as_ref().map(|ended| (&ended.result, &ended.report));
+    let record = Arc::new(RunRecord::new(&context, &began, &wakes, before.as_deref(), end));
+    let message = match ended {
+        None => Message::PutOff(record),
+        Some(Ended { result, mut report }) => {
+            report.last.run = Some(record);
+            Message::Finished {
+                run: context.run,
+                result,
+                report,
+            }
+        }
+    };
+    let _ = context.driver.send(message).await;
 }
 
 async fn conduct(context: &Arc<RunContext>, executor: &Executor, begun: Begun) -> Option<Ended> {
@@ -83,8 +114,9 @@ async fn conduct(context: &Arc<RunContext>, executor: &Executor, begun: Begun) -
             report: Report::default(),
         });
     }
+    let slowed = begun.slowed.clone();
     let decision = context.decided(executor, begun).await;
-    let writer = Writer::new(context, &primary, last);
+    let writer = Writer::new(context, &primary, last, slowed.is_some());
     match decision {
         Err(error) => Some(context.blocked(last, &error.to_string())),
         Ok(Decision::GivenUp) => None,
@@ -104,7 +136,12 @@ async fn conduct(context: &Arc<RunContext>, executor: &Executor, begun: Begun) -
                 let message = format!("the plugin asks for {what}, which this host does not serve");
                 return Some(context.blocked(last, &message));
             }
-            let report = writer.write(&outcome, done).await;
+            let Ok(mut report) = writer.write(&outcome, done).await else {
+                return None;
+            };
+            if let Some(slowed) = slowed {
+                context.report_contention(last, &mut report, &slowed, &writer.manager);
+            }
             if report.failed {
                 let result = RunResult::WriteFailed;
                 return Some(Ended { result, report });
@@ -132,12 +169,10 @@ const EVENTS: usize = 16;
 
 /// What an outcome asks for and this host does not do.
 fn unserved(outcome: &contract::Outcome) -> Option<&'static str> {
-    if !outcome.protect.is_empty() {
-        Some("protection of objects")
-    } else if outcome.prune.is_some() {
-        Some("pruning")
-    } else if outcome.writes.len() > WRITES {
+    if outcome.writes.len() > WRITES {
         Some("more than 1000 writes at once")
+    } else if outcome.protect.len() > WRITES {
+        Some("protection of more than 1000 objects")
     } else if !outcome.controllers.is_empty() {
         Some("further controllers")
     } else {
@@ -216,6 +251,52 @@ impl RunContext {
         report.last.failure = failure;
     }
 
+    /// Tells who undoes the run's writes, unless the run before told the same.
+    fn report_contention(
+        self: &Arc<Self>,
+        last: Option<&LastRun>,
+        report: &mut Report,
+        slowed: &Slowdown,
+        manager: &str,
+    ) {
+        let told = last.and_then(|last| last.contended.as_ref());
+        if !report.changed && !report.failed {
+            // It was woken by what it wrote before, at most.
+            report.last.contended = told.cloned();
+            return;
+        }
+        let Some((what, advice)) = slowed.words(&report.contested, manager) else {
+            return;
+        };
+        if told != Some(&what) {
+            let message = format!("{what}; {advice}");
+            tracing::warn!(plugin = self.attached.plugin.name(), primary = %self.name(), "{message}");
+            self.event(Severity::Warning, "Contended", &message);
+        }
+        report.last.contended = Some(what);
+    }
+
+    /// The clusters that the run's queries name.
+    pub(crate) fn queried(&self) -> Vec<contract::Cluster> {
+        self.queried.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note_queried(&self, queries: &[contract::Query]) {
+        let mut queried = self.queried.lock().unwrap_or_else(PoisonError::into_inner);
+        queried.clear();
+        for query in queries {
+            let cluster = match &query.target {
+                contract::QueryTarget::Named(named) => &named.object.cluster,
+                contract::QueryTarget::Selected(selected) => &selected.cluster,
+                contract::QueryTarget::Owned(owned) => &owned.cluster,
+                contract::QueryTarget::Repository(_) => continue,
+            };
+            if !queried.contains(cluster) {
+                queried.push(cluster.clone());
+            }
+        }
+    }
+
     /// Sends an event about the primary, in its own time. One that cannot be sent is logged; nothing depends on it.
     fn event(self: &Arc<Self>, severity: Severity, reason: &str, message: &str) {
         let (context, reason, message) = (self.clone(), reason.to_owned(), self.secrets.masked(message, false));
@@ -244,11 +325,12 @@ struct Asking<'a> {
 }
 
 impl World for Asking<'_> {
-    fn find(&mut self, queries: &[Query]) -> Result<Vec<Answer>, GivenUp> {
+    fn find(&mut self, set: &ReferenceSet) -> Result<Vec<Answer>, GivenUp> {
+        self.context.note_queried(&set.queries);
         let (reply, answer) = oneshot::channel();
         let message = Message::Ask {
             context: self.context.clone(),
-            queries: queries.to_vec(),
+            set: set.clone(),
             reply,
         };
         self.context.driver.blocking_send(message).map_err(|_| GivenUp)?;

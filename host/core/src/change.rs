@@ -7,7 +7,7 @@ use crate::query::Fields;
 use crate::selector::Labels;
 
 /// What is known of every object that passes by, whether or not anybody asked for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
     /// `metadata.uid`.
     pub uid: Arc<str>,
@@ -15,6 +15,10 @@ pub struct Metadata {
     pub version: Version,
     /// `metadata.labels`.
     pub labels: Labels,
+    /// The uids in `metadata.ownerReferences`.
+    pub owners: Box<[Arc<str>]>,
+    /// `metadata.finalizers`.
+    pub finalizers: Box<[Arc<str>]>,
     /// Whether `metadata.deletionTimestamp` is set.
     pub deleting: bool,
 }

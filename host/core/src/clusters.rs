@@ -137,6 +137,10 @@ impl Clusters {
         self.by_id.get_mut(&id)
     }
 
+    pub(crate) fn ids(&self) -> impl Iterator<Item = ClusterId> + '_ {
+        self.by_id.keys().copied()
+    }
+
     pub(crate) fn forget(&mut self, id: ClusterId) {
         if let Some(Cluster {
             source: ClusterSource::Kubeconfig(key),

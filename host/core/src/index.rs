@@ -1,218 +1,120 @@
-//! Queries inverted: from an object to the queries that it matches.
+//! Selections inverted: from an object's labels and owners to the queries that may find it.
 //!
-//! The index holds queries and never their matches, so it cannot go stale and does not grow with what exists.
+//! The index holds queries and never their matches, so it cannot go stale and does not grow with what exists. Queries by
+//! name need no index of their own: the registry finds them by hash.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::change::Metadata;
-use crate::name::{ClusterId, Kind, ObjectKey};
-use crate::query::QueryId;
-use crate::query::{Query, Target};
+use crate::query::{Criterion, QueryId};
+use crate::selector::{Operator, Requirement, Selector};
 
-/// A query in the index.
-type Posting = (QueryId, Arc<Query>);
 type LabelPair = (Arc<str>, Arc<str>);
 
+/// The selections of one kind in one cluster. Each stands under one requirement of its selector, the one that fewest
+/// stood under when it was added, or among the rest if none of its requirements can be looked up.
 #[derive(Default)]
-pub(crate) struct Index {
-    named: HashMap<ObjectKey, Vec<QueryId>>,
-    selected: HashMap<(ClusterId, Kind), Selections>,
+pub(crate) struct Selections {
+    by_pair: HashMap<LabelPair, BTreeSet<QueryId>>,
+    by_key: HashMap<Arc<str>, BTreeSet<QueryId>>,
+    by_owner: HashMap<Arc<str>, BTreeSet<QueryId>>,
+    rest: BTreeSet<QueryId>,
 }
 
-/// The selections of one kind in one cluster. Each stands under one label pair that its selector requires, the rarest
-/// when it was added, or among the rest if it requires none.
-#[derive(Default)]
-struct Selections {
-    by_pair: HashMap<LabelPair, Vec<Posting>>,
-    rest: Vec<Posting>,
-}
-
-impl Index {
-    pub(crate) fn insert(&mut self, id: QueryId, query: &Arc<Query>) {
-        match &query.target {
-            Target::Named(name) => self.named.entry(query.object(name)).or_default().push(id),
-            Target::Selected { selector, .. } => {
-                let selections = self.selected.entry((query.cluster, query.kind.clone())).or_default();
-                let rarest = selector
-                    .pairs()
-                    .map(|(key, value)| (key.clone(), value.clone()))
-                    .min_by_key(|pair| selections.by_pair.get(pair).map_or(0, Vec::len));
-                let postings = match rarest {
-                    Some(pair) => selections.by_pair.entry(pair).or_default(),
-                    None => &mut selections.rest,
-                };
-                postings.push((id, query.clone()));
-            }
+impl Selections {
+    pub(crate) fn insert(&mut self, id: QueryId, criterion: &Criterion) {
+        match criterion {
+            Criterion::Owner(owner) => add(&mut self.by_owner, owner.clone(), id),
+            Criterion::Labels(selector) => match self.rarest(selector) {
+                Some(Requirement {
+                    key,
+                    operator: Operator::In(values),
+                }) => {
+                    for value in values {
+                        add(&mut self.by_pair, (key.clone(), value.clone()), id);
+                    }
+                }
+                Some(Requirement { key, .. }) => add(&mut self.by_key, key.clone(), id),
+                None => {
+                    self.rest.insert(id);
+                }
+            },
         }
     }
 
-    pub(crate) fn remove(&mut self, id: QueryId, query: &Query) {
-        match &query.target {
-            Target::Named(name) => {
-                let key = query.object(name);
-                if let Some(ids) = self.named.get_mut(&key) {
-                    ids.retain(|other| *other != id);
-                    if ids.is_empty() {
-                        self.named.remove(&key);
-                    }
-                }
-            }
-            Target::Selected { selector, .. } => {
-                let key = (query.cluster, query.kind.clone());
-                let Some(selections) = self.selected.get_mut(&key) else {
-                    return;
-                };
-                selections.rest.retain(|(other, _)| *other != id);
-                for (label, value) in selector.pairs() {
-                    let pair = (label.clone(), value.clone());
-                    if let Some(postings) = selections.by_pair.get_mut(&pair) {
-                        postings.retain(|(other, _)| *other != id);
-                        if postings.is_empty() {
-                            selections.by_pair.remove(&pair);
-                        }
-                    }
-                }
-                if selections.rest.is_empty() && selections.by_pair.is_empty() {
-                    self.selected.remove(&key);
-                }
-            }
-        }
-    }
-
-    /// The queries that ask for this object by name, whether or not it is there.
-    pub(crate) fn by_name(&self, object: &ObjectKey) -> &[QueryId] {
-        self.named.get(object).map_or(&[], Vec::as_slice)
-    }
-
-    /// The queries that find this object while its metadata is this.
-    pub(crate) fn matching<'a>(
-        &'a self,
-        object: &'a ObjectKey,
-        metadata: &'a Metadata,
-    ) -> impl Iterator<Item = QueryId> + 'a {
-        let selections = self.selected.get(&(object.cluster, object.kind.clone()));
-        let selected = selections.into_iter().flat_map(move |selections| {
-            let by_pair = metadata
-                .labels
+    /// The requirement under which the fewest selections would stand beside this one.
+    fn rarest<'a>(&self, selector: &'a Selector) -> Option<&'a Requirement> {
+        let beside = |requirement: &&Requirement| match &requirement.operator {
+            Operator::In(values) => values
                 .iter()
-                .filter_map(|(key, value)| selections.by_pair.get(&(key.clone(), value.clone())))
-                .flatten();
-            by_pair
-                .chain(&selections.rest)
-                .filter(|(_, query)| query.matches(object, metadata))
-                .map(|(id, _)| *id)
-        });
-        self.by_name(object).iter().copied().chain(selected)
+                .map(|value| {
+                    let pair = (requirement.key.clone(), value.clone());
+                    self.by_pair.get(&pair).map_or(0, BTreeSet::len)
+                })
+                .sum(),
+            // Most objects that have a label at all have it with many values.
+            _ => self.by_key.get(&requirement.key).map_or(0, BTreeSet::len) + 1,
+        };
+        let can_be_looked_up =
+            |requirement: &&Requirement| matches!(requirement.operator, Operator::In(_) | Operator::Exists);
+        selector
+            .requirements()
+            .iter()
+            .filter(can_be_looked_up)
+            .min_by_key(beside)
     }
 
-    #[cfg(test)]
+    pub(crate) fn remove(&mut self, id: QueryId, criterion: &Criterion) {
+        match criterion {
+            Criterion::Owner(owner) => take(&mut self.by_owner, owner, id),
+            Criterion::Labels(selector) => {
+                self.rest.remove(&id);
+                for Requirement { key, operator } in selector.requirements() {
+                    match operator {
+                        Operator::In(values) => {
+                            for value in values {
+                                take(&mut self.by_pair, &(key.clone(), value.clone()), id);
+                            }
+                        }
+                        Operator::Exists => take(&mut self.by_key, key, id),
+                        Operator::NotIn(_) | Operator::DoesNotExist => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// The queries that may find an object with this metadata, each once. Whether they do is still to be checked.
+    pub(crate) fn candidates<'a>(&'a self, metadata: &'a Metadata) -> impl Iterator<Item = QueryId> + 'a {
+        let labels = metadata.labels.iter();
+        let by_label = labels.flat_map(|(key, value)| {
+            let pair = (key.clone(), value.clone());
+            self.by_pair
+                .get(&pair)
+                .into_iter()
+                .chain(self.by_key.get(key))
+                .flatten()
+        });
+        let owners = metadata.owners.iter().filter_map(|owner| self.by_owner.get(owner));
+        by_label.chain(owners.flatten()).chain(&self.rest).copied()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
-        self.named.is_empty() && self.selected.is_empty()
+        self.rest.is_empty() && self.by_pair.is_empty() && self.by_key.is_empty() && self.by_owner.is_empty()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
+fn add<K: Eq + Hash>(postings: &mut HashMap<K, BTreeSet<QueryId>>, key: K, id: QueryId) {
+    postings.entry(key).or_default().insert(id);
+}
 
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::name::{ObjectName, Version};
-    use crate::query::{Fields, Namespaces};
-    use crate::selector::{Labels, Operator, Requirement, Selector};
-
-    fn word() -> impl Strategy<Value = Arc<str>> {
-        prop::sample::select(vec!["a", "b", "c"]).prop_map(Arc::from)
-    }
-
-    fn requirement() -> impl Strategy<Value = Requirement> {
-        let operator = prop_oneof![
-            prop::collection::vec(word(), 1..3).prop_map(Operator::In),
-            prop::collection::vec(word(), 1..3).prop_map(Operator::NotIn),
-            Just(Operator::Exists),
-            Just(Operator::DoesNotExist),
-        ];
-        (word(), operator).prop_map(|(key, operator)| Requirement { key, operator })
-    }
-
-    fn name() -> impl Strategy<Value = ObjectName> {
-        (prop::option::of(word()), word()).prop_map(|(namespace, name)| ObjectName { namespace, name })
-    }
-
-    fn cluster_and_kind() -> impl Strategy<Value = (ClusterId, Kind)> {
-        (0..2u32, word()).prop_map(|(cluster, kind)| (ClusterId(cluster), Kind::new("v1", kind)))
-    }
-
-    fn query() -> impl Strategy<Value = Query> {
-        let namespaces = prop_oneof![
-            Just(Namespaces::All),
-            prop::collection::vec(word(), 1..3).prop_map(Namespaces::listed),
-        ];
-        let target = prop_oneof![
-            name().prop_map(Target::Named),
-            (namespaces, prop::collection::vec(requirement(), 0..3)).prop_map(|(namespaces, requirements)| {
-                Target::Selected {
-                    namespaces,
-                    selector: Selector::new(requirements),
-                }
-            }),
-        ];
-        (cluster_and_kind(), target).prop_map(|((cluster, kind), target)| Query {
-            cluster,
-            kind,
-            target,
-            fields: Fields::Whole,
-        })
-    }
-
-    fn object() -> impl Strategy<Value = (ObjectKey, Metadata)> {
-        let labels = prop::collection::btree_map(word(), word(), 0..3);
-        (cluster_and_kind(), name(), labels).prop_map(|((cluster, kind), name, labels): (_, _, Labels)| {
-            let metadata = Metadata {
-                uid: "u".into(),
-                version: Version(1),
-                labels,
-                deleting: false,
-            };
-            (ObjectKey { cluster, kind, name }, metadata)
-        })
-    }
-
-    proptest! {
-        /// The index finds what a scan over all queries finds, also after some were removed, and ends up empty.
-        #[test]
-        fn finds_what_a_scan_finds(
-            queries in prop::collection::vec((query(), any::<bool>()), 0..40),
-            objects in prop::collection::vec(object(), 1..20),
-        ) {
-            let mut index = Index::default();
-            let queries: Vec<_> = queries
-                .into_iter()
-                .enumerate()
-                .map(|(number, (query, stays))| (QueryId(number as u32), Arc::new(query), stays))
-                .collect();
-            for (id, query, _) in &queries {
-                index.insert(*id, query);
-            }
-            for (id, query, _) in queries.iter().filter(|(_, _, stays)| !stays) {
-                index.remove(*id, query);
-            }
-            for (object, metadata) in &objects {
-                let found: Vec<_> = index.matching(object, metadata).collect();
-                let scanned: BTreeSet<_> = queries
-                    .iter()
-                    .filter(|(_, query, stays)| *stays && query.matches(object, metadata))
-                    .map(|(id, _, _)| *id)
-                    .collect();
-                prop_assert_eq!(found.len(), scanned.len(), "each once");
-                prop_assert_eq!(found.into_iter().collect::<BTreeSet<_>>(), scanned);
-            }
-            for (id, query, _) in queries.iter().filter(|(_, _, stays)| *stays) {
-                index.remove(*id, query);
-            }
-            prop_assert!(index.is_empty());
+fn take<K: Eq + Hash>(postings: &mut HashMap<K, BTreeSet<QueryId>>, key: &K, id: QueryId) {
+    if let Some(ids) = postings.get_mut(key) {
+        ids.remove(&id);
+        if ids.is_empty() {
+            postings.remove(key);
         }
     }
 }

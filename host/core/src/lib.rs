@@ -9,31 +9,42 @@
 
 mod cache;
 mod change;
+mod circles;
 mod clusters;
 mod expected;
+mod explain;
 mod failure;
 mod index;
+mod intern;
 mod machine;
 mod name;
+mod planted;
 mod primaries;
 mod query;
 mod queue;
 mod reads;
 mod registry;
 mod selector;
+#[cfg(test)]
+mod simulation;
 mod time;
+mod users;
 mod wake;
 mod watches;
 
 pub use change::{Change, Metadata, State, Variant};
 pub use clusters::{ClusterSource, KubeconfigKey};
+pub use explain::{NextRun, PrimaryReport, PrimaryState, QueryReport, QueryUser, WatchReport, WatchStanding};
 pub use failure::{Failure, FailureReason};
-pub use machine::{Core, Counts, Effect, References, RunResult, Settings};
+pub use machine::{
+    Attachment, CallId, Core, Counts, Dependent, Effect, Finished, Protection, ReferenceSet, References, Releases,
+    RunResult, Settings, Slowed,
+};
 pub use name::{ClusterId, ControllerId, Kind, ObjectKey, ObjectName, PrimaryKey, Version};
 pub use primaries::{RunId, WriteRecord, WrittenObject};
-pub use query::{Fields, Finding, FoundObject, Namespaces, Query, Target};
+pub use query::{Criterion, Fields, Finding, FoundObject, Namespaces, Query, Selection, Target};
 pub use reads::{ReadId, ReadRequest, ReadScope};
 pub use selector::{Labels, Operator, Requirement, Selector};
 pub use time::Time;
 pub use wake::Wake;
-pub use watches::{Scope, WatchId, WatchKey};
+pub use watches::{Content, Scope, WatchId, WatchKey};

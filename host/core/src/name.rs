@@ -45,6 +45,18 @@ impl Kind {
             .split_once('/')
             .map_or(&self.api_version, |(_, version)| version)
     }
+
+    /// What several of it are called in a sentence. The name of its resource is for discovery to tell.
+    pub fn plural(&self) -> String {
+        let kind: &str = &self.kind;
+        let ends = |ends: &[&str]| ends.iter().any(|end| kind.ends_with(end));
+        match kind.strip_suffix('y') {
+            Some(stem) if !ends(&["ay", "ey", "oy", "uy"]) => format!("{stem}ies"),
+            _ if ends(&["ss", "x", "z", "ch", "sh"]) => format!("{kind}es"),
+            _ if ends(&["s"]) => kind.to_owned(),
+            _ => format!("{kind}s"),
+        }
+    }
 }
 
 impl fmt::Display for Kind {

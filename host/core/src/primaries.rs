@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 
 use crate::change::Metadata;
-use crate::name::{ControllerId, ObjectKey, PrimaryKey};
+use crate::circles::{Reverted, Way};
+use crate::name::{ClusterId, ControllerId, ObjectKey, PrimaryKey};
 use crate::query::QueryId;
-use crate::queue::Priority;
+use crate::queue::{Priority, Ticket};
 use crate::time::Time;
 use crate::wake::Wake;
 
@@ -34,19 +36,37 @@ pub struct WrittenObject {
 #[derive(Default)]
 pub(crate) struct Primary {
     pub(crate) uid: Arc<str>,
-    /// What it depends on. A failed run adds to it, a successful one replaces it.
+    /// What it depends on, sorted. A failed run adds to it, a successful one replaces it.
     pub(crate) queries: Vec<QueryId>,
+    /// Strings under which `dependents` finds it, likewise.
+    pub(crate) join_keys: Vec<Arc<str>>,
+    /// Objects that it protects, likewise.
+    pub(crate) protects: Vec<ObjectKey>,
     pub(crate) job: Job,
     /// Why it will run next.
     pub(crate) wakes: Vec<Wake>,
+    /// By which way it was woken; none if anything else than a run's write woke it, too.
+    pub(crate) way: Option<Arc<Way>>,
+    pub(crate) new_way: bool,
+    /// How long it must wait, if all its wakes came in circles.
+    pub(crate) delay: Option<Duration>,
     /// When it runs though nothing changes.
     pub(crate) due: Option<Due>,
     /// Runs in a row that failed.
     pub(crate) failures: u32,
     /// Runs in a row that were given up to wait for answers.
     pub(crate) parked: u32,
-    /// Whether it runs again once all that it wrote has been seen.
-    pub(crate) again: bool,
+    /// Whether it runs again once all that it wrote has been seen, and the way on to that.
+    pub(crate) again: Option<Arc<Way>>,
+    /// What it depends on is registered, for the first time since it is known.
+    pub(crate) asked: bool,
+    /// It has said so with all answers before it.
+    pub(crate) sighted: bool,
+    /// What it protects is registered, for the first time since it is known.
+    pub(crate) decided: bool,
+    /// A query of its last run failed.
+    pub(crate) blind: bool,
+    pub(crate) reverted: Option<Box<Reverted>>,
     /// What became of the writes of the last run.
     pub(crate) last_writes: Option<WriteRecord>,
 }
@@ -62,10 +82,12 @@ pub(crate) struct Due {
 pub(crate) enum Job {
     #[default]
     Idle,
-    Queued(Priority),
-    Running(Run),
+    Queued(Priority, Ticket),
+    Running(Box<Run>),
     /// Until every query has an answer.
     Waiting,
+    /// Until a time, since it runs in circles. The timer is set for it.
+    Slowed((Time, u64)),
 }
 
 pub(crate) struct Run {
@@ -73,9 +95,19 @@ pub(crate) struct Run {
     /// The queries that this run has named so far, and those of its last round.
     pub(crate) named: Vec<QueryId>,
     pub(crate) latest: Vec<QueryId>,
+    /// The join keys likewise.
+    pub(crate) join_keys: Vec<Arc<str>>,
+    pub(crate) latest_joins: Vec<Arc<str>>,
+    pub(crate) protects: Vec<ObjectKey>,
+    /// A query of its last round failed. What it decides without that answer is no ground to release anything.
+    pub(crate) blind: bool,
     /// A collection went back in time while it ran, so the versions that its writes will tell may come again and mean
     /// something else.
     pub(crate) history_lost: bool,
+    /// The way that its writes go on with.
+    pub(crate) way: Arc<Way>,
+    /// What it is about to write.
+    pub(crate) writing: Vec<ObjectKey>,
 }
 
 /// Why a primary is woken no more than so often is worth telling; beyond it only that there was more counts.
@@ -86,7 +118,7 @@ impl Primary {
     /// is kept until there are too many to tell.
     pub(crate) fn note(&mut self, wake: Wake) {
         if self.wakes.len() < WAKES_KEPT {
-            if !self.wakes.contains(&wake) {
+            if !self.wakes.iter().any(|other| other.repeats(&wake)) {
                 self.wakes.push(wake);
             }
         } else if let Some(last) = self.wakes.last_mut() {
@@ -96,10 +128,19 @@ impl Primary {
     }
 }
 
+/// A run that has not ended yet, whatever became of its primary.
+struct Underway {
+    key: Arc<PrimaryKey>,
+    /// The clusters that it may have to wait for, but for the host's.
+    clusters: Vec<ClusterId>,
+}
+
 #[derive(Default)]
 pub(crate) struct Primaries {
-    by_key: IndexMap<PrimaryKey, Primary>,
-    runs: HashMap<RunId, PrimaryKey>,
+    by_key: IndexMap<Arc<PrimaryKey>, Primary>,
+    runs: HashMap<RunId, Underway>,
+    running_in: HashMap<ControllerId, usize>,
+    running_at: HashMap<ClusterId, usize>,
     next: u64,
 }
 
@@ -112,15 +153,20 @@ impl Primaries {
         self.by_key.get_mut(key)
     }
 
+    /// The key as it is shared by all that is kept for the primary.
+    pub(crate) fn shared(&self, key: &PrimaryKey) -> Option<Arc<PrimaryKey>> {
+        self.by_key.get_key_value(key).map(|(key, _)| key.clone())
+    }
+
     pub(crate) fn insert(&mut self, key: PrimaryKey, primary: Primary) {
-        self.by_key.insert(key, primary);
+        self.by_key.insert(Arc::new(key), primary);
     }
 
     pub(crate) fn remove(&mut self, key: &PrimaryKey) -> Option<Primary> {
         self.by_key.swap_remove(key)
     }
 
-    pub(crate) fn of_controller(&self, controller: ControllerId) -> Vec<PrimaryKey> {
+    pub(crate) fn of_controller(&self, controller: ControllerId) -> Vec<Arc<PrimaryKey>> {
         self.by_key
             .keys()
             .filter(|key| key.controller == controller)
@@ -128,35 +174,76 @@ impl Primaries {
             .collect()
     }
 
-    pub(crate) fn begin_run(&mut self, key: &PrimaryKey) -> Option<RunId> {
-        let primary = self.by_key.get_mut(key)?;
+    pub(crate) fn begin_run(&mut self, key: &PrimaryKey, clusters: Vec<ClusterId>) -> Option<RunId> {
+        let (shared, primary) = self
+            .by_key
+            .get_key_value(key)
+            .map(|(key, _)| key.clone())
+            .and_then(|shared| {
+                let primary = self.by_key.get_mut(key)?;
+                Some((shared, primary))
+            })?;
         let id = RunId(self.next);
         self.next += 1;
-        primary.job = Job::Running(Run {
+        primary.job = Job::Running(Box::new(Run {
             id,
             named: Vec::new(),
             latest: Vec::new(),
+            join_keys: Vec::new(),
+            latest_joins: Vec::new(),
+            protects: Vec::new(),
+            blind: false,
             history_lost: false,
-        });
-        self.runs.insert(id, key.clone());
+            way: Way::through(primary.way.take().as_deref(), &shared),
+            writing: Vec::new(),
+        }));
+        *self.running_in.entry(key.controller).or_default() += 1;
+        for cluster in &clusters {
+            *self.running_at.entry(*cluster).or_default() += 1;
+        }
+        self.runs.insert(id, Underway { key: shared, clusters });
         Some(id)
     }
 
-    pub(crate) fn end_run(&mut self, id: RunId) -> Option<PrimaryKey> {
-        self.runs.remove(&id)
+    /// Ends a run. Gives its primary and the clusters that it need not wait for any longer.
+    pub(crate) fn end_run(&mut self, id: RunId) -> Option<(Arc<PrimaryKey>, Vec<ClusterId>)> {
+        let Underway { key, clusters } = self.runs.remove(&id)?;
+        for cluster in &clusters {
+            if let Some(running) = self.running_at.get_mut(cluster) {
+                *running -= 1;
+                if *running == 0 {
+                    self.running_at.remove(cluster);
+                }
+            }
+        }
+        if let Some(running) = self.running_in.get_mut(&key.controller) {
+            *running -= 1;
+            if *running == 0 {
+                self.running_in.remove(&key.controller);
+            }
+        }
+        Some((key, clusters))
     }
 
     /// The primary of a run that is under way and, unless the primary has gone meanwhile, what the run has named.
-    pub(crate) fn run_mut(&mut self, id: RunId) -> Option<(&PrimaryKey, &mut Run)> {
-        let key = self.runs.get(&id)?;
+    pub(crate) fn run_mut(&mut self, id: RunId) -> Option<(&Arc<PrimaryKey>, &mut Run)> {
+        let key = &self.runs.get(&id)?.key;
         match &mut self.by_key.get_mut(key)?.job {
             Job::Running(run) if run.id == id => Some((key, run)),
             _ => None,
         }
     }
 
+    /// The run of a primary that is under way.
+    pub(crate) fn run_of(&mut self, key: &PrimaryKey) -> Option<&mut Run> {
+        match &mut self.by_key.get_mut(key)?.job {
+            Job::Running(run) => Some(run),
+            _ => None,
+        }
+    }
+
     pub(crate) fn lose_history(&mut self) {
-        for key in self.runs.values() {
+        for Underway { key, .. } in self.runs.values() {
             if let Some(Primary {
                 job: Job::Running(run), ..
             }) = self.by_key.get_mut(key)
@@ -166,8 +253,39 @@ impl Primaries {
         }
     }
 
+    pub(crate) fn queued(&self) -> usize {
+        self.by_key
+            .values()
+            .filter(|primary| matches!(primary.job, Job::Queued(..)))
+            .count()
+    }
+
     pub(crate) fn running(&self) -> usize {
         self.runs.len()
+    }
+
+    pub(crate) fn running_in(&self, controller: ControllerId) -> usize {
+        self.running_in.get(&controller).copied().unwrap_or_default()
+    }
+
+    /// A run may have to wait for one more cluster.
+    pub(crate) fn reaches(&mut self, id: RunId, cluster: ClusterId) {
+        if let Some(run) = self.runs.get_mut(&id)
+            && !run.clusters.contains(&cluster)
+        {
+            run.clusters.push(cluster);
+            *self.running_at.entry(cluster).or_default() += 1;
+        }
+    }
+
+    /// Whether a run is counted among those that may have to wait for a cluster.
+    pub(crate) fn may_wait_for(&self, id: RunId, cluster: ClusterId) -> bool {
+        self.runs.get(&id).is_some_and(|run| run.clusters.contains(&cluster))
+    }
+
+    /// Runs that may have to wait for a cluster.
+    pub(crate) fn running_at(&self, cluster: ClusterId) -> usize {
+        self.running_at.get(&cluster).copied().unwrap_or_default()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -1,5 +1,6 @@
 //! What a primary depends on: a question, never what it found.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::change::Metadata;
@@ -29,13 +30,26 @@ pub struct Query {
 pub enum Target {
     /// The one with this name.
     Named(ObjectName),
-    /// All that a label selector matches.
-    Selected {
-        /// Where they are looked for.
-        namespaces: Namespaces,
-        /// What their labels must be.
-        selector: Selector,
-    },
+    /// All that meet a criterion.
+    Selected(Box<Selection>),
+}
+
+/// All objects of a kind that meet a criterion.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Selection {
+    /// Where they are looked for.
+    pub namespaces: Namespaces,
+    /// What must be so of each.
+    pub criterion: Criterion,
+}
+
+/// What must be so of an object that is selected.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Criterion {
+    /// Its labels match.
+    Labels(Selector),
+    /// It names this uid among its owners.
+    Owner(Arc<str>),
 }
 
 /// Where the objects of a selection are looked for.
@@ -45,6 +59,25 @@ pub enum Namespaces {
     All,
     /// In these, sorted.
     Listed(Arc<[Arc<str>]>),
+    /// In those whose own labels match.
+    Selected(Selector),
+}
+
+impl Target {
+    /// Objects that meet a criterion.
+    pub fn selected(namespaces: Namespaces, criterion: Criterion) -> Self {
+        Target::Selected(Box::new(Selection { namespaces, criterion }))
+    }
+}
+
+impl Criterion {
+    /// Whether an object with this metadata meets it.
+    pub fn is_met(&self, metadata: &Metadata) -> bool {
+        match self {
+            Criterion::Labels(selector) => selector.matches(&metadata.labels),
+            Criterion::Owner(owner) => metadata.owners.contains(owner),
+        }
+    }
 }
 
 impl Namespaces {
@@ -56,10 +89,12 @@ impl Namespaces {
         Namespaces::Listed(names.into())
     }
 
-    pub(crate) fn contain(&self, namespace: Option<&Arc<str>>) -> bool {
+    /// Whether objects of a namespace can be found, as far as the query alone tells.
+    pub(crate) fn may_contain(&self, namespace: Option<&Arc<str>>) -> bool {
         match self {
             Namespaces::All => true,
             Namespaces::Listed(names) => namespace.is_some_and(|name| names.binary_search(name).is_ok()),
+            Namespaces::Selected(_) => namespace.is_some(),
         }
     }
 }
@@ -95,16 +130,45 @@ impl Query {
         }
     }
 
-    /// Whether this query finds the object while its metadata is this.
+    /// Whether this query finds the object while its metadata is this. Namespaces by their labels are for the registry
+    /// to tell.
     pub fn matches(&self, object: &ObjectKey, metadata: &Metadata) -> bool {
         self.cluster == object.cluster
             && self.kind == object.kind
             && match &self.target {
                 Target::Named(name) => *name == object.name,
-                Target::Selected { namespaces, selector } => {
-                    namespaces.contain(object.name.namespace.as_ref()) && selector.matches(&metadata.labels)
+                Target::Selected(selection) => {
+                    selection.namespaces.may_contain(object.name.namespace.as_ref())
+                        && selection.criterion.is_met(metadata)
                 }
             }
+    }
+}
+
+/// As people would say it: `Secret team/db, fields data.password`, or `ConfigMaps in team labelled app in (a,b)`.
+impl fmt::Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.target {
+            Target::Named(name) => write!(f, "{} {name}", self.kind.kind)?,
+            Target::Selected(selection) => {
+                let kinds = self.kind.plural();
+                match &selection.namespaces {
+                    Namespaces::All => write!(f, "all {kinds}")?,
+                    Namespaces::Listed(names) => write!(f, "{kinds} in {}", names.join(", "))?,
+                    Namespaces::Selected(labels) => write!(f, "{kinds} in namespaces labelled {labels}")?,
+                }
+                match &selection.criterion {
+                    Criterion::Labels(selector) if selector.is_everything() => {}
+                    Criterion::Labels(selector) => write!(f, " labelled {selector}")?,
+                    Criterion::Owner(uid) => write!(f, " owned by uid {uid}")?,
+                }
+            }
+        }
+        match &self.fields {
+            Fields::Whole => Ok(()),
+            Fields::Metadata => f.write_str(", metadata only"),
+            Fields::Paths(paths) => write!(f, ", fields {}", paths.join(", ")),
+        }
     }
 }
 

@@ -1,14 +1,17 @@
 //! Reads: those that wait for a permit and those under way.
+//!
+//! A few objects are read one by one. Many, or selections that the API server cannot filter, are answered by one list of all
+//! that lies in their scope: it is gone through page by page, and only what somebody asks for is kept.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
 use crate::name::{ClusterId, Kind, ObjectKey, ObjectName, Version};
-use crate::query::Fields;
 use crate::query::QueryId;
 use crate::selector::Selector;
+use crate::watches::{Content, Scope};
 
 /// One read under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,12 +26,12 @@ pub struct ReadRequest {
     pub kind: Kind,
     /// Which of them.
     pub scope: ReadScope,
-    /// The variants to make of each.
-    pub fields: Vec<Fields>,
+    /// How much of them.
+    pub content: Content,
 }
 
 /// Which objects of a kind are read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReadScope {
     /// One by name, as a list of at most one, so that its absence has a version too.
     Named(ObjectName),
@@ -41,9 +44,16 @@ pub enum ReadScope {
     },
 }
 
+/// Selections of one scope that wait to be read before one list answers them all: to filter by labels costs the API server
+/// a look at every object, each time.
+const SELECTIONS_APART: usize = 64;
+/// Objects of one scope that wait to be read before one list answers them all. Each costs the API server and the way there
+/// as much as some ten objects in a list.
+const NAMES_APART: usize = 4096;
+
 impl ReadRequest {
     /// The object of this name among those that are read.
-    pub(crate) fn object(&self, name: &ObjectName) -> ObjectKey {
+    pub fn object(&self, name: &ObjectName) -> ObjectKey {
         ObjectKey {
             cluster: self.cluster,
             kind: self.kind.clone(),
@@ -70,67 +80,157 @@ impl ReadScope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) query: QueryId,
-    pub(crate) round: u32,
+    pub(crate) round: u64,
+}
+
+/// Something to be read, and who waits for it; nobody if it only brings an object up to date.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) scope: ReadScope,
+    pub(crate) content: Content,
+    pub(crate) waiting: Option<Waiting>,
 }
 
 pub(crate) struct Read {
     pub(crate) request: ReadRequest,
-    /// The query that waits for it; none if it only brings an object up to date.
-    pub(crate) waiting: Option<Waiting>,
+    /// What it answers.
+    pub(crate) parts: Vec<Part>,
     /// Objects that went out of sight while it was under way, and the version at which they did. An answer that was
     /// given earlier must not bring them back.
     pub(crate) gone: HashMap<ObjectName, Version>,
+    /// The newest version that was known of the kind when it began. The collection cannot be older.
+    pub(crate) begun_at: Version,
+    /// What its pages held so far.
+    pub(crate) listed: BTreeSet<ObjectName>,
 }
 
-/// Invariant: no more reads are under way in a cluster than its permits.
+/// Parts of one kind that can be answered by one list.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Group {
+    kind: Kind,
+    within: Scope,
+}
+
+/// Invariant: no more reads are under way in a cluster than its permits, and of one kind no more than three quarters of them.
 #[derive(Default)]
 pub(crate) struct Reads {
-    waiting: IndexMap<ClusterId, VecDeque<(ReadRequest, Option<Waiting>)>>,
+    waiting: IndexMap<ClusterId, IndexMap<Group, VecDeque<Part>>>,
+    /// Objects that wait to be read by name.
+    waiting_names: HashSet<ObjectKey>,
     running: IndexMap<ReadId, Read>,
     running_in: HashMap<ClusterId, usize>,
+    running_of: HashMap<(ClusterId, Kind), usize>,
     next: u64,
 }
 
 impl Reads {
-    pub(crate) fn push(&mut self, request: ReadRequest, waiting: Option<Waiting>) {
+    /// Asks for a read. `within` is the scope of the watch that covers it: a list of all of it is allowed.
+    pub(crate) fn push(&mut self, cluster: ClusterId, kind: &Kind, within: Scope, part: Part) {
+        if let ReadScope::Named(name) = &part.scope {
+            self.waiting_names.insert(ObjectKey {
+                cluster,
+                kind: kind.clone(),
+                name: name.clone(),
+            });
+        }
+        let group = Group {
+            kind: kind.clone(),
+            within,
+        };
         self.waiting
-            .entry(request.cluster)
+            .entry(cluster)
             .or_default()
-            .push_back((request, waiting));
+            .entry(group)
+            .or_default()
+            .push_back(part);
     }
 
-    /// The next read that a permit is free for.
-    pub(crate) fn start(&mut self, permits: usize) -> Option<(ReadId, ReadRequest)> {
-        let cluster = *self
+    /// The next read that a permit is free for. Kinds take turns, and one of which no answer comes leaves some permits to others.
+    /// `newest` tells the newest version that is known of a request's kind.
+    pub(crate) fn start(
+        &mut self,
+        permits: usize,
+        newest: impl FnOnce(&ReadRequest) -> Version,
+    ) -> Option<(ReadId, ReadRequest)> {
+        let of_one_kind = (permits * 3 / 4).max(1);
+        let free = |cluster: &ClusterId, group: &Group| {
+            let running = self.running_of.get(&(*cluster, group.kind.clone()));
+            running.is_none_or(|running| *running < of_one_kind)
+        };
+        let (cluster, place) = self
             .waiting
             .iter()
-            .find(|(cluster, _)| self.running_in.get(cluster).is_none_or(|running| *running < permits))?
-            .0;
-        let queue = self.waiting.get_mut(&cluster)?;
-        let (request, waiting) = queue.pop_front()?;
-        if queue.is_empty() {
+            .filter(|(cluster, _)| self.running_in.get(*cluster).is_none_or(|running| *running < permits))
+            .find_map(|(cluster, groups)| {
+                let place = groups.keys().position(|group| free(cluster, group))?;
+                Some((*cluster, place))
+            })?;
+        let groups = self.waiting.get_mut(&cluster)?;
+        let (group, mut queue) = groups.shift_remove_index(place)?;
+        let (scope, parts) = next_read(&group, &mut queue);
+        let rest: HashSet<&ReadScope> = queue.iter().map(|part| &part.scope).collect();
+        for part in &parts {
+            if let ReadScope::Named(name) = &part.scope
+                && !rest.contains(&part.scope)
+            {
+                self.waiting_names.remove(&ObjectKey {
+                    cluster,
+                    kind: group.kind.clone(),
+                    name: name.clone(),
+                });
+            }
+        }
+        let request = ReadRequest {
+            cluster,
+            kind: group.kind.clone(),
+            scope,
+            content: parts.iter().map(|part| part.content).max().unwrap_or(Content::Whole),
+        };
+        if !queue.is_empty() {
+            groups.insert(group, queue);
+        }
+        if groups.is_empty() {
             self.waiting.swap_remove(&cluster);
         }
         let id = ReadId(self.next);
         self.next += 1;
         *self.running_in.entry(cluster).or_default() += 1;
+        *self.running_of.entry((cluster, request.kind.clone())).or_default() += 1;
         self.running.insert(
             id,
             Read {
                 request: request.clone(),
-                waiting,
+                parts,
                 gone: HashMap::new(),
+                begun_at: newest(&request),
+                listed: BTreeSet::new(),
             },
         );
         Some((id, request))
     }
 
+    pub(crate) fn get(&self, id: ReadId) -> Option<&Read> {
+        self.running.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ReadId) -> Option<&mut Read> {
+        self.running.get_mut(&id)
+    }
+
     pub(crate) fn finish(&mut self, id: ReadId) -> Option<Read> {
         let read = self.running.swap_remove(&id)?;
-        if let Some(running) = self.running_in.get_mut(&read.request.cluster) {
+        let ReadRequest { cluster, kind, .. } = &read.request;
+        if let Some(running) = self.running_in.get_mut(cluster) {
             *running -= 1;
             if *running == 0 {
-                self.running_in.remove(&read.request.cluster);
+                self.running_in.remove(cluster);
+            }
+        }
+        let of = (*cluster, kind.clone());
+        if let Some(running) = self.running_of.get_mut(&of) {
+            *running -= 1;
+            if *running == 0 {
+                self.running_of.remove(&of);
             }
         }
         Some(read)
@@ -148,12 +248,7 @@ impl Reads {
 
     /// Gives up all reads of a kind in a cluster: what they will say is of a state that no longer counts.
     pub(crate) fn abandon(&mut self, cluster: ClusterId, kind: &Kind) {
-        if let Some(queue) = self.waiting.get_mut(&cluster) {
-            queue.retain(|(request, _)| request.kind != *kind);
-            if queue.is_empty() {
-                self.waiting.swap_remove(&cluster);
-            }
-        }
+        self.retain_waiting(cluster, |group, _| group.kind != *kind);
         let ids: Vec<ReadId> = self
             .running
             .iter()
@@ -167,24 +262,81 @@ impl Reads {
 
     /// Takes back what waits for a query that nobody asks any longer.
     pub(crate) fn forget_query(&mut self, query: QueryId, cluster: ClusterId) {
-        if let Some(queue) = self.waiting.get_mut(&cluster) {
-            queue.retain(|(_, waiting)| waiting.is_none_or(|waiting| waiting.query != query));
-            if queue.is_empty() {
-                self.waiting.swap_remove(&cluster);
-            }
-        }
-        for read in self.running.values_mut() {
-            if read.waiting.is_some_and(|waiting| waiting.query == query) {
-                read.waiting = None;
-            }
+        let of_query = |part: &Part| part.waiting.is_some_and(|waiting| waiting.query == query);
+        self.retain_waiting(cluster, |_, part| !of_query(part));
+        for read in self.running.values_mut().filter(|read| read.request.cluster == cluster) {
+            read.parts.retain(|part| !of_query(part));
         }
     }
 
-    /// Whether an object is about to be read by name already. Such a read will bring its newest state only if it has
-    /// not begun yet.
-    pub(crate) fn is_waiting(&self, cluster: ClusterId, kind: &Kind, name: &ObjectName) -> bool {
-        self.waiting.get(&cluster).into_iter().flatten().any(|(request, _)| {
-            request.kind == *kind && matches!(&request.scope, ReadScope::Named(waiting) if waiting == name)
-        })
+    fn retain_waiting(&mut self, cluster: ClusterId, keep: impl Fn(&Group, &Part) -> bool) {
+        let Some(groups) = self.waiting.get_mut(&cluster) else {
+            return;
+        };
+        let mut dropped = Vec::new();
+        groups.retain(|group, queue| {
+            queue.retain(|part| {
+                let kept = keep(group, part);
+                if let (false, ReadScope::Named(name)) = (kept, &part.scope) {
+                    dropped.push((group.kind.clone(), name.clone()));
+                }
+                kept
+            });
+            !queue.is_empty()
+        });
+        let groups_left = !groups.is_empty();
+        for (kind, name) in dropped {
+            let still = self.waiting.get(&cluster).into_iter().flatten().any(|(group, queue)| {
+                group.kind == kind
+                    && queue
+                        .iter()
+                        .any(|part| matches!(&part.scope, ReadScope::Named(other) if *other == name))
+            });
+            if !still {
+                self.waiting_names.remove(&ObjectKey { cluster, kind, name });
+            }
+        }
+        if !groups_left {
+            self.waiting.swap_remove(&cluster);
+        }
     }
+
+    /// Whether an object is about to be read by name already. Such a read brings its newest state, since it has not begun.
+    pub(crate) fn is_waiting(&self, object: &ObjectKey) -> bool {
+        self.waiting_names.contains(object)
+    }
+
+    /// How many reads wait or are under way.
+    pub(crate) fn len(&self) -> usize {
+        let waiting = self.waiting.values().flat_map(IndexMap::values).map(VecDeque::len);
+        self.running.len() + waiting.sum::<usize>()
+    }
+}
+
+/// Takes the parts that the next read of a group answers.
+fn next_read(group: &Group, queue: &mut VecDeque<Part>) -> (ReadScope, Vec<Part>) {
+    let all = |namespace: Option<&Arc<str>>| ReadScope::Selected {
+        namespace: namespace.cloned(),
+        selector: Selector::everything(),
+    };
+    let list = match &group.within {
+        Scope::All => Some(all(None)),
+        Scope::Namespace(namespace) => Some(all(Some(namespace))),
+        Scope::Name(_) => None,
+    };
+    let first = queue.front().map(|part| part.scope.clone());
+    if let Some(list) = list {
+        let names = queue
+            .iter()
+            .filter(|part| matches!(part.scope, ReadScope::Named(_)))
+            .count();
+        let many = names > NAMES_APART || queue.len() - names > SELECTIONS_APART;
+        if many || first.as_ref() == Some(&list) {
+            return (list, queue.drain(..).collect());
+        }
+    }
+    let first = first.unwrap_or_else(|| all(None));
+    let (same, rest): (Vec<Part>, Vec<Part>) = queue.drain(..).partition(|part| part.scope == first);
+    *queue = rest.into();
+    (first, same)
 }

@@ -71,14 +71,6 @@ impl Selector {
     pub fn requirements(&self) -> &[Requirement] {
         &self.0
     }
-
-    /// Label pairs that every selected object carries. Each of them can serve to find the selector from an object.
-    pub(crate) fn pairs(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
-        self.0.iter().filter_map(|requirement| match &requirement.operator {
-            Operator::In(values) if values.len() == 1 => Some((&requirement.key, &values[0])),
-            _ => None,
-        })
-    }
 }
 
 impl Requirement {

@@ -1,12 +1,14 @@
 //! Why a primary runs.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::name::{ObjectKey, Version};
 use crate::primaries::WrittenObject;
+use crate::query::Query;
 
 /// The reason for which a primary is queued.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Wake {
     /// The primary itself, or an object that one of its queries finds or has just stopped finding, changed.
     Object {
@@ -14,13 +16,29 @@ pub enum Wake {
         object: ObjectKey,
         /// The version of the change; none if it was found by a read, which may have passed over versions.
         version: Option<Version>,
+        /// Which query finds it.
+        query: Arc<Query>,
+        /// What the query declares of it, as it was; none if the query did not find it.
+        before: Option<Arc<str>>,
+        /// And as it is.
+        after: Option<Arc<str>>,
     },
-    /// A query failed, or has an answer again after a failure.
+    /// A query failed, or has another answer after it could not be answered for a while.
     Query {
-        /// The kind that the query is about.
-        kind: crate::name::Kind,
+        /// Which.
+        query: Arc<Query>,
     },
-    /// The answers that it waited for are there.
+    /// The plugin says that an object concerns the primary.
+    Dependent {
+        /// Which object.
+        object: ObjectKey,
+    },
+    /// An object that it protects has lost the finalizer.
+    Unprotected {
+        /// Which object.
+        object: ObjectKey,
+    },
+    /// The answers that it waited for are there, or it is known who else protects what it is about to let go.
     Answered,
     /// The last run asked to see what its writes came to.
     Written,
@@ -28,6 +46,8 @@ pub enum Wake {
     Retry,
     /// The last run asked for another after a while.
     Asked,
+    /// Its plugin was replaced.
+    Swapped,
     /// The full pass that mends what everything else might have missed.
     Backstop,
 }
@@ -35,8 +55,37 @@ pub enum Wake {
 impl Wake {
     /// Whether this wake is told by the event of this write.
     pub(crate) fn is_of(&self, written: &WrittenObject) -> bool {
-        matches!(self, Wake::Object { object, version: Some(version) }
+        matches!(self, Wake::Object { object, version: Some(version), .. }
             if *object == written.object && *version == written.metadata.version)
+    }
+
+    /// Whether it tells what another tells already.
+    pub(crate) fn repeats(&self, other: &Wake) -> bool {
+        match (self, other) {
+            (
+                Wake::Object {
+                    object, version, query, ..
+                },
+                Wake::Object {
+                    object: other,
+                    version: other_version,
+                    query: other_query,
+                    ..
+                },
+            ) => version == other_version && Arc::ptr_eq(query, other_query) && object == other,
+            (Wake::Query { query }, Wake::Query { query: other }) => Arc::ptr_eq(query, other),
+            (Wake::Dependent { object }, Wake::Dependent { object: other })
+            | (Wake::Unprotected { object }, Wake::Unprotected { object: other }) => object == other,
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+
+    /// The object that it tells of.
+    pub fn object(&self) -> Option<&ObjectKey> {
+        match self {
+            Wake::Object { object, .. } | Wake::Dependent { object } | Wake::Unprotected { object } => Some(object),
+            _ => None,
+        }
     }
 }
 
@@ -45,18 +94,31 @@ impl fmt::Display for Wake {
         match self {
             Wake::Object {
                 object,
-                version: Some(version),
+                version,
+                before,
+                after,
+                ..
             } => {
-                write!(f, "{} {} changed at version {version}", object.kind, object.name)
+                let what = match (before, after, version) {
+                    (None, Some(_), _) => "appeared",
+                    (Some(_), None, _) => "has gone, or is no longer found",
+                    (_, _, Some(_)) => "changed",
+                    (_, _, None) => "is another than before",
+                };
+                write!(f, "{} {} {what}", object.kind, object.name)?;
+                match version {
+                    Some(version) => write!(f, " at version {version}"),
+                    None => Ok(()),
+                }
             }
-            Wake::Object { object, version: None } => {
-                write!(f, "{} {} is another than before", object.kind, object.name)
-            }
-            Wake::Query { kind } => write!(f, "a query of {kind} failed or recovered"),
+            Wake::Query { query } => write!(f, "a query of {} failed or recovered", query.kind),
+            Wake::Dependent { object } => write!(f, "{} {} concerns it, says the plugin", object.kind, object.name),
+            Wake::Unprotected { object } => write!(f, "{} {} has lost its protection", object.kind, object.name),
             Wake::Answered => f.write_str("the answers it waited for are there"),
             Wake::Written => f.write_str("its own writes changed something"),
             Wake::Retry => f.write_str("the last run failed"),
             Wake::Asked => f.write_str("the last run asked for another"),
+            Wake::Swapped => f.write_str("its plugin was replaced"),
             Wake::Backstop => f.write_str("full pass"),
         }
     }

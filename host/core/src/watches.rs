@@ -1,14 +1,19 @@
 //! The watches that queries need. Queries share them, and the last query gone stops a watch after a while.
+//!
+//! What is watched adapts to what is asked. A few objects are watched one by one, so that an operator can grant exactly
+//! those. Beyond a threshold one watch takes in their namespace, then the cluster; when little is left of what it served, it
+//! gives way to narrower ones again. A query moves only to a watch that stands, and is read anew then: what happened between
+//! the end of one and the begin of the other is not missed. Where a wide watch is refused, narrow ones serve instead.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use indexmap::{IndexMap, IndexSet};
+use indexmap::IndexMap;
 
-use crate::failure::Failure;
-use crate::name::{ClusterId, Kind, Version};
-use crate::query::QueryId;
-use crate::query::{Namespaces, Query, Target};
+use crate::failure::{Failure, FailureReason};
+use crate::name::{ClusterId, Kind, ObjectName, Version};
+use crate::query::{Fields, Namespaces, Query, QueryId, Target};
+use crate::registry::Registered;
 
 /// One stream of a watch. A watch that is started anew gets a new id, so that what an old stream still says is told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -21,8 +26,19 @@ pub struct WatchKey {
     pub cluster: ClusterId,
     /// Objects of which kind.
     pub kind: Kind,
-    /// And where.
+    /// Where.
     pub scope: Scope,
+    /// How much of them.
+    pub content: Content,
+}
+
+/// How much of each object a watch tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Content {
+    /// Its metadata (`PartialObjectMetadata`).
+    Metadata,
+    /// All of it.
+    Whole,
 }
 
 /// Where a watch looks.
@@ -32,15 +48,21 @@ pub enum Scope {
     All,
     /// In one namespace.
     Namespace(Arc<str>),
+    /// At one object, which may be granted by its name.
+    Name(ObjectName),
 }
 
 pub(crate) struct Watch {
-    pub(crate) queries: IndexSet<QueryId>,
+    pub(crate) queries: BTreeSet<QueryId>,
     pub(crate) state: WatchState,
     /// Failures since it last stood.
     pub(crate) failures: u32,
     /// While the kind is not served: the query that finds its definition as soon as there is one.
     pub(crate) definition: Option<QueryId>,
+    /// The newest version that was known of the kind when its stream was begun. The collection cannot be older.
+    pub(crate) begun_at: Version,
+    /// Since when its stream tells every change.
+    pub(crate) stands_since: Version,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,115 +74,370 @@ pub(crate) enum WatchState {
     Failed(Failure),
 }
 
-/// Beyond so many namespaces of one kind, the next watch is for the whole cluster: each stream costs a connection's share
-/// on both sides, and the API server filters namespaces at no less cost.
-const NAMESPACES_WATCHED_APART: usize = 8;
+/// Objects of one namespace, or namespaces of one cluster, that are watched one by one before one watch takes them all in.
+/// Each stream costs a share of a connection on both sides, and the API server filters by name at no less cost.
+const APART: usize = 8;
+/// Watches of one kind in one cluster before one takes in all.
+const APART_IN_ALL: usize = 16;
+/// A wide watch gives way to narrow ones when so few queries are left.
+pub(crate) const FEW: usize = 4;
+
+/// One kind in one cluster.
+#[derive(Default)]
+struct Place {
+    watches: BTreeMap<(Scope, Content), Watch>,
+    /// The newest version that was seen.
+    newest: Version,
+    /// Wide scopes that the cluster refused, so that narrower ones serve.
+    refused: BTreeSet<Scope>,
+}
 
 /// Invariant: `streams` holds the id of exactly those watches that are starting or standing.
 #[derive(Default)]
 pub(crate) struct Watches {
-    by_key: IndexMap<WatchKey, Watch>,
+    places: IndexMap<(ClusterId, Kind), Place>,
     streams: HashMap<WatchId, WatchKey>,
-    /// The newest version that was seen of each kind that is watched.
-    newest: HashMap<(ClusterId, Kind), Version>,
+    /// Queries that are served by some watches until these stand.
+    moves: BTreeMap<QueryId, BTreeSet<WatchKey>>,
     next: u64,
 }
 
-impl Watches {
-    /// The watches that a query needs, given those that there are.
-    pub(crate) fn needed(&self, query: &Query) -> Vec<WatchKey> {
-        let key = |scope| WatchKey {
-            cluster: query.cluster,
-            kind: query.kind.clone(),
-            scope,
-        };
-        let namespaces: &[Arc<str>] = match &query.target {
-            Target::Selected {
-                namespaces: Namespaces::Listed(names),
-                ..
-            } if names.is_empty() => return Vec::new(),
-            Target::Named(name) => name.namespace.as_slice(),
-            Target::Selected {
-                namespaces: Namespaces::Listed(names),
-                ..
-            } => names,
-            Target::Selected {
-                namespaces: Namespaces::All,
-                ..
-            } => &[],
-        };
-        // One for the whole cluster covers its namespaces too, but not if it is refused: a namespace's own may be allowed.
-        let all_serves = |watch: &Watch| !matches!(watch.state, WatchState::Failed(_));
-        if namespaces.is_empty() || self.by_key.get(&key(Scope::All)).is_some_and(all_serves) {
-            return vec![key(Scope::All)];
+impl Scope {
+    /// Whether everything that another scope shows is shown by this one.
+    pub(crate) fn covers(&self, other: &Scope) -> bool {
+        match (self, other) {
+            (Scope::All, _) => true,
+            (Scope::Namespace(this), Scope::Namespace(other)) => this == other,
+            (Scope::Namespace(this), Scope::Name(other)) => other.namespace.as_ref() == Some(this),
+            (Scope::Name(this), Scope::Name(other)) => this == other,
+            (Scope::Namespace(_) | Scope::Name(_), _) => false,
         }
-        let scopes: Vec<_> = namespaces
-            .iter()
-            .map(|name| key(Scope::Namespace(name.clone())))
-            .collect();
-        let new = scopes.iter().filter(|scope| !self.by_key.contains_key(*scope)).count();
-        if new > 0 && new + self.count(query.cluster, &query.kind) > NAMESPACES_WATCHED_APART {
-            return vec![key(Scope::All)];
+    }
+
+    /// The scopes that cover this one, the widest first.
+    fn covering(&self) -> Vec<Scope> {
+        let mut scopes = vec![Scope::All];
+        match self {
+            Scope::All => {}
+            Scope::Namespace(_) => scopes.push(self.clone()),
+            Scope::Name(name) => {
+                scopes.extend(name.namespace.clone().map(Scope::Namespace));
+                scopes.push(self.clone());
+            }
         }
         scopes
     }
+}
 
-    fn count(&self, cluster: ClusterId, kind: &Kind) -> usize {
-        self.by_key
-            .keys()
-            .filter(|key| key.cluster == cluster && key.kind == *kind)
-            .count()
+/// How much a query wants of each object.
+pub(crate) fn content_of(query: &Query) -> Content {
+    match query.fields {
+        Fields::Metadata => Content::Metadata,
+        Fields::Whole | Fields::Paths(_) => Content::Whole,
+    }
+}
+
+/// The narrowest scopes that show all that a query may find now.
+pub(crate) fn needs(entry: &Registered) -> Vec<Scope> {
+    match &entry.query.target {
+        Target::Named(name) => vec![Scope::Name(name.clone())],
+        Target::Selected(selection) => match (&selection.namespaces, &entry.selected) {
+            (Namespaces::All, _) => vec![Scope::All],
+            (Namespaces::Listed(names), _) => names.iter().cloned().map(Scope::Namespace).collect(),
+            (Namespaces::Selected(_), selected) => selected
+                .iter()
+                .flat_map(|selected| &selected.names)
+                .cloned()
+                .map(Scope::Namespace)
+                .collect(),
+        },
+    }
+}
+
+impl Place {
+    /// The watch that should serve a need, given those that there are.
+    fn best(&self, need: &Scope, content: Content) -> (Scope, Content) {
+        for scope in need.covering() {
+            if self.serves(&scope, need) {
+                let whole = (scope.clone(), Content::Whole);
+                if self.watches.contains_key(&whole) {
+                    return whole;
+                }
+                let metadata = (scope, Content::Metadata);
+                if content == Content::Metadata && self.watches.contains_key(&metadata) {
+                    return metadata;
+                }
+            }
+        }
+        let mut scope = need.clone();
+        while let Some(wider) = self.widened(&scope).filter(|wider| self.serves(wider, need)) {
+            scope = wider;
+        }
+        (scope, content)
     }
 
-    /// Adds a query to a watch, and the watch if there is none. Returns whether it is new.
-    pub(crate) fn add(&mut self, key: &WatchKey, query: QueryId) -> bool {
-        let mut new = false;
-        let watch = self.by_key.entry(key.clone()).or_insert_with(|| {
-            new = true;
-            Watch {
-                queries: IndexSet::new(),
-                state: WatchState::Unconnected,
-                failures: 0,
-                definition: None,
+    /// Whether a scope may serve a need: a narrower need is not held up by a scope that the cluster refuses.
+    fn serves(&self, scope: &Scope, need: &Scope) -> bool {
+        scope == need || !self.refused.contains(scope)
+    }
+
+    /// The scope to watch instead of one more of this kind.
+    fn widened(&self, scope: &Scope) -> Option<Scope> {
+        let all = self.watches.len() >= APART_IN_ALL;
+        match scope {
+            Scope::All => None,
+            Scope::Namespace(_) => {
+                let namespaces = self
+                    .watches
+                    .keys()
+                    .filter(|(scope, _)| matches!(scope, Scope::Namespace(_)));
+                (all || namespaces.count() >= APART).then_some(Scope::All)
             }
+            Scope::Name(name) => {
+                let beside = self
+                    .watches
+                    .keys()
+                    .filter(|(scope, _)| matches!(scope, Scope::Name(other) if other.namespace == name.namespace));
+                let many = beside.count() >= APART;
+                match &name.namespace {
+                    _ if all && !self.refused.contains(&Scope::All) => Some(Scope::All),
+                    Some(namespace) if many => Some(Scope::Namespace(namespace.clone())),
+                    None if many => Some(Scope::All),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    fn watches_of(&self, id: QueryId) -> impl Iterator<Item = &(Scope, Content)> {
+        self.watches
+            .iter()
+            .filter(move |(_, watch)| watch.queries.contains(&id))
+            .map(|(key, _)| key)
+    }
+}
+
+/// What became of a query's watches.
+#[derive(Default)]
+pub(crate) struct Attached {
+    /// Watches that are new and must be started.
+    pub(crate) new: Vec<WatchKey>,
+    /// Watches that it left.
+    pub(crate) left: Vec<WatchKey>,
+}
+
+impl Watches {
+    /// Attaches a query to the watches that should serve it, and takes it off those that it no longer needs. A watch that
+    /// serves it meanwhile keeps it until the new ones stand.
+    pub(crate) fn attach(&mut self, id: QueryId, entry: &Registered) -> Attached {
+        let (cluster, kind) = (entry.query.cluster, entry.query.kind.clone());
+        let content = content_of(&entry.query);
+        let place = self.places.entry((cluster, kind.clone())).or_default();
+        let key = |(scope, content): (Scope, Content)| WatchKey {
+            cluster,
+            kind: kind.clone(),
+            scope,
+            content,
+        };
+        let mut attached = Attached::default();
+        let mut wanted = BTreeSet::new();
+        for need in needs(entry) {
+            let best = place.best(&need, content);
+            let newest = place.newest;
+            let watch = place.watches.entry(best.clone()).or_insert_with(|| {
+                attached.new.push(key(best.clone()));
+                Watch::new(newest)
+            });
+            watch.queries.insert(id);
+            wanted.insert(best);
+        }
+        let before: Vec<_> = place
+            .watches_of(id)
+            .filter(|key| !wanted.contains(*key))
+            .cloned()
+            .collect();
+        if before.is_empty() {
+            self.moves.remove(&id);
+        } else {
+            let wanted: BTreeSet<_> = wanted.into_iter().map(key).collect();
+            self.moves.insert(id, wanted);
+            attached.left = self.settle(id, cluster, &kind);
+        }
+        if self
+            .places
+            .get(&(cluster, kind.clone()))
+            .is_some_and(|place| place.watches.is_empty())
+        {
+            self.places.swap_remove(&(cluster, kind));
+        }
+        attached
+    }
+
+    /// Ends a query's move once all the watches that it moves to stand. Gives those that it leaves.
+    pub(crate) fn settle(&mut self, id: QueryId, cluster: ClusterId, kind: &Kind) -> Vec<WatchKey> {
+        let stands = |key: &WatchKey| {
+            self.get(key)
+                .is_some_and(|watch| matches!(watch.state, WatchState::Standing(_)))
+        };
+        let Some(wanted) = self.moves.get(&id).filter(|wanted| wanted.iter().all(stands)).cloned() else {
+            return Vec::new();
+        };
+        self.moves.remove(&id);
+        let mut left = self.of_query(id, cluster, kind);
+        left.retain(|key| !wanted.contains(key));
+        for key in &left {
+            self.take_off(id, key);
+        }
+        left
+    }
+
+    /// Takes a query off a watch.
+    pub(crate) fn take_off(&mut self, id: QueryId, key: &WatchKey) {
+        if let Some(watch) = self.get_mut(key) {
+            watch.queries.remove(&id);
+        }
+    }
+
+    /// Takes a query off all its watches. Gives them.
+    pub(crate) fn detach(&mut self, id: QueryId, cluster: ClusterId, kind: &Kind) -> Vec<WatchKey> {
+        self.moves.remove(&id);
+        let left = self.of_query(id, cluster, kind);
+        for key in &left {
+            self.take_off(id, key);
+        }
+        left
+    }
+
+    /// The queries of narrower watches, or of watches of less, that this one would serve as well.
+    pub(crate) fn served_by_narrower(&self, key: &WatchKey) -> Vec<QueryId> {
+        let Some(place) = self.place(key) else {
+            return Vec::new();
+        };
+        let narrower = place.watches.iter().filter(|((scope, content), _)| {
+            key.scope.covers(scope) && *content <= key.content && (scope, *content) != (&key.scope, key.content)
         });
-        watch.queries.insert(query);
-        if new {
-            self.newest.entry((key.cluster, key.kind.clone())).or_default();
-        }
-        new
+        let queries: BTreeSet<_> = narrower.flat_map(|(_, watch)| watch.queries.iter().copied()).collect();
+        queries.into_iter().collect()
     }
 
-    /// Takes a query off all watches. Returns those that nobody needs any longer.
-    pub(crate) fn remove_query(&mut self, query: QueryId, cluster: ClusterId, kind: &Kind) -> Vec<WatchKey> {
-        let mut idle = Vec::new();
-        for (key, watch) in &mut self.by_key {
-            if key.cluster == cluster
-                && key.kind == *kind
-                && watch.queries.swap_remove(&query)
-                && watch.queries.is_empty()
-            {
-                idle.push(key.clone());
-            }
+    /// A cluster refuses a scope. Narrower ones serve instead, as far as they can.
+    pub(crate) fn refuse(&mut self, key: &WatchKey) {
+        if let Some(place) = self.places.get_mut(&(key.cluster, key.kind.clone())) {
+            place.refused.insert(key.scope.clone());
         }
-        idle
+    }
+
+    /// The scope may be tried again when somebody needs it.
+    pub(crate) fn allow(&mut self, key: &WatchKey) {
+        if let Some(place) = self.places.get_mut(&(key.cluster, key.kind.clone())) {
+            place.refused.remove(&key.scope);
+        }
+    }
+
+    /// Whether a wide watch should give way to narrow ones: few queries are left, and none needs it as it is.
+    pub(crate) fn should_narrow<'a>(&self, key: &WatchKey, entry: impl Fn(QueryId) -> Option<&'a Registered>) -> bool {
+        let Some(watch) = self.get(key) else { return false };
+        let few = watch.queries.len() <= FEW;
+        !watch.queries.is_empty()
+            && watch.queries.iter().filter_map(|id| entry(*id)).all(|entry| {
+                let less = content_of(&entry.query) < key.content;
+                let narrower = few && needs(entry).len() <= FEW && !needs(entry).contains(&key.scope);
+                less || narrower
+            })
+    }
+
+    /// Takes a watch out of what new plans look at, so that its queries are attached as if it were not there. It serves
+    /// until they have moved.
+    pub(crate) fn set_aside(&mut self, key: &WatchKey) -> Option<Watch> {
+        let place = self.places.get_mut(&(key.cluster, key.kind.clone()))?;
+        place.watches.remove(&(key.scope.clone(), key.content))
+    }
+
+    /// Whether a query would be attached to other watches than one that is set aside.
+    pub(crate) fn avoids(&self, key: &WatchKey, entry: &Registered) -> bool {
+        let content = content_of(&entry.query);
+        let aside = (key.scope.clone(), key.content);
+        self.place(key)
+            .is_none_or(|place| needs(entry).iter().all(|need| place.best(need, content) != aside))
+    }
+
+    pub(crate) fn put_back(&mut self, key: &WatchKey, watch: Watch) {
+        let place = self.places.entry((key.cluster, key.kind.clone())).or_default();
+        place.watches.insert((key.scope.clone(), key.content), watch);
+    }
+
+    /// Makes a query move from a watch that is set aside to those that it was attached to meanwhile.
+    pub(crate) fn move_from(&mut self, id: QueryId, from: &WatchKey) {
+        if !self.moves.contains_key(&id) {
+            let to = self.of_query(id, from.cluster, &from.kind);
+            self.moves.insert(id, to.into_iter().collect());
+        }
+    }
+
+    /// The newest version that is known of a kind.
+    pub(crate) fn newest(&self, cluster: ClusterId, kind: &Kind) -> Version {
+        let place = self.places.get(&(cluster, kind.clone()));
+        place.map(|place| place.newest).unwrap_or_default()
+    }
+
+    fn place(&self, key: &WatchKey) -> Option<&Place> {
+        self.places.get(&(key.cluster, key.kind.clone()))
     }
 
     /// The watches of a query.
-    pub(crate) fn of_query(&self, id: QueryId, query: &Query) -> Vec<WatchKey> {
-        self.by_key
-            .iter()
-            .filter(|(key, watch)| {
-                key.cluster == query.cluster && key.kind == query.kind && watch.queries.contains(&id)
+    pub(crate) fn of_query(&self, id: QueryId, cluster: ClusterId, kind: &Kind) -> Vec<WatchKey> {
+        let Some(place) = self.places.get(&(cluster, kind.clone())) else {
+            return Vec::new();
+        };
+        place
+            .watches_of(id)
+            .map(|(scope, content)| WatchKey {
+                cluster,
+                kind: kind.clone(),
+                scope: scope.clone(),
+                content: *content,
             })
-            .map(|(key, _)| key.clone())
             .collect()
+    }
+
+    /// The scope of the watch that serves a need of a query, if it stands.
+    pub(crate) fn standing(&self, id: QueryId, entry: &Registered, need: &Scope) -> Option<Scope> {
+        let content = content_of(&entry.query);
+        let place = self.places.get(&(entry.query.cluster, entry.query.kind.clone()))?;
+        let contents = [Content::Whole, Content::Metadata];
+        need.covering().into_iter().find(|scope| {
+            contents.into_iter().filter(|has| *has >= content).any(|has| {
+                let watch = place.watches.get(&(scope.clone(), has));
+                watch.is_some_and(|watch| matches!(watch.state, WatchState::Standing(_)) && watch.queries.contains(&id))
+            })
+        })
+    }
+
+    /// Whether watches that stand show all that a query may find.
+    pub(crate) fn all_stand(&self, id: QueryId, entry: &Registered) -> bool {
+        needs(entry).iter().all(|need| self.standing(id, entry, need).is_some())
+    }
+
+    /// Why a query is not served, if a watch of its failed.
+    pub(crate) fn failure(&self, id: QueryId, entry: &Registered) -> Option<Failure> {
+        if self.all_stand(id, entry) {
+            return None;
+        }
+        let keys = self.of_query(id, entry.query.cluster, &entry.query.kind);
+        keys.iter()
+            .filter_map(|key| self.get(key))
+            .find_map(|watch| match &watch.state {
+                WatchState::Failed(failure) => Some(failure.clone()),
+                _ => None,
+            })
     }
 
     /// Starts a watch, or starts it anew. The second id is that of the stream that ends with this.
     pub(crate) fn start(&mut self, key: &WatchKey) -> Option<(WatchId, Option<WatchId>)> {
         let id = WatchId(self.next);
+        let newest = self.place(key)?.newest;
         let ended = self.end(key, WatchState::Starting(id))?;
+        self.get_mut(key)?.begun_at = newest;
         self.next += 1;
         self.streams.insert(id, key.clone());
         Some((id, ended))
@@ -168,7 +445,7 @@ impl Watches {
 
     /// Ends a watch's stream, leaving the watch in another state. None if there is no such watch.
     pub(crate) fn end(&mut self, key: &WatchKey, state: WatchState) -> Option<Option<WatchId>> {
-        let watch = self.by_key.get_mut(key)?;
+        let watch = self.get_mut(key)?;
         let ended = match std::mem::replace(&mut watch.state, state) {
             WatchState::Starting(id) | WatchState::Standing(id) => Some(id),
             WatchState::Unconnected | WatchState::Failed(_) => None,
@@ -182,40 +459,36 @@ impl Watches {
     /// Forgets a watch. Returns the stream that ends with this.
     pub(crate) fn forget(&mut self, key: &WatchKey) -> Option<WatchId> {
         let ended = self.end(key, WatchState::Unconnected).flatten();
-        self.by_key.swap_remove(key);
-        if self.count(key.cluster, &key.kind) == 0 {
-            self.newest.remove(&(key.cluster, key.kind.clone()));
+        let place = (key.cluster, key.kind.clone());
+        if let Some(found) = self.places.get_mut(&place) {
+            found.watches.remove(&(key.scope.clone(), key.content));
+            if found.watches.is_empty() {
+                self.places.swap_remove(&place);
+            }
         }
         ended
     }
 
     /// Notes a version of a kind, if that is watched.
     pub(crate) fn saw(&mut self, cluster: ClusterId, kind: &Kind, version: Version) {
-        if let Some(newest) = self.newest.get_mut(&(cluster, kind.clone())) {
-            *newest = version.max(*newest);
+        if let Some(place) = self.places.get_mut(&(cluster, kind.clone())) {
+            place.newest = version.max(place.newest);
         }
     }
 
-    /// The newest version that was seen of a watch's kind.
-    pub(crate) fn newest(&self, key: &WatchKey) -> Version {
-        self.newest
-            .get(&(key.cluster, key.kind.clone()))
-            .copied()
-            .unwrap_or_default()
-    }
-
     pub(crate) fn forget_versions(&mut self, cluster: ClusterId, kind: &Kind) {
-        if let Some(newest) = self.newest.get_mut(&(cluster, kind.clone())) {
-            *newest = Version::default();
+        if let Some(place) = self.places.get_mut(&(cluster, kind.clone())) {
+            place.newest = Version::default();
         }
     }
 
     pub(crate) fn get(&self, key: &WatchKey) -> Option<&Watch> {
-        self.by_key.get(key)
+        self.place(key)?.watches.get(&(key.scope.clone(), key.content))
     }
 
     pub(crate) fn get_mut(&mut self, key: &WatchKey) -> Option<&mut Watch> {
-        self.by_key.get_mut(key)
+        let place = self.places.get_mut(&(key.cluster, key.kind.clone()))?;
+        place.watches.get_mut(&(key.scope.clone(), key.content))
     }
 
     /// What a stream watches; none if it was ended.
@@ -224,22 +497,53 @@ impl Watches {
     }
 
     pub(crate) fn of_kind(&self, cluster: ClusterId, kind: &Kind) -> Vec<WatchKey> {
-        self.by_key
-            .keys()
-            .filter(|key| key.cluster == cluster && key.kind == *kind)
-            .cloned()
+        let place = self.places.get(&(cluster, kind.clone()));
+        place.into_iter().flat_map(|place| keys(cluster, kind, place)).collect()
+    }
+
+    pub(crate) fn of_cluster(&self, id: ClusterId) -> Vec<WatchKey> {
+        self.places
+            .iter()
+            .filter(|((cluster, _), _)| *cluster == id)
+            .flat_map(|((cluster, kind), place)| keys(*cluster, kind, place))
             .collect()
     }
 
-    pub(crate) fn of_cluster(&self, cluster: ClusterId) -> Vec<WatchKey> {
-        self.by_key
-            .keys()
-            .filter(|key| key.cluster == cluster)
-            .cloned()
-            .collect()
+    /// The kinds that are watched.
+    pub(crate) fn places(&self) -> impl Iterator<Item = &(ClusterId, Kind)> {
+        self.places.keys()
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.by_key.len()
+        self.places.values().map(|place| place.watches.len()).sum()
+    }
+}
+
+fn keys<'a>(cluster: ClusterId, kind: &'a Kind, place: &'a Place) -> impl Iterator<Item = WatchKey> + 'a {
+    place.watches.keys().map(move |(scope, content)| WatchKey {
+        cluster,
+        kind: kind.clone(),
+        scope: scope.clone(),
+        content: *content,
+    })
+}
+
+impl Watch {
+    fn new(newest: Version) -> Self {
+        Watch {
+            queries: BTreeSet::new(),
+            state: WatchState::Unconnected,
+            failures: 0,
+            definition: None,
+            begun_at: newest,
+            stands_since: Version::default(),
+        }
+    }
+}
+
+impl WatchKey {
+    /// Whether narrower watches can do instead when this one is refused.
+    pub(crate) fn may_be_refused(&self, failure: &Failure) -> bool {
+        failure.reason == FailureReason::Forbidden && !matches!(self.scope, Scope::Name(_))
     }
 }

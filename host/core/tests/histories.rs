@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use patchbay_core::{
-    Change, ClusterId, ControllerId, Core, Effect, Failure, FailureReason, Fields, Finding, Kind, KubeconfigKey,
-    Metadata, Namespaces, ObjectKey, ObjectName, PrimaryKey, Query, ReadId, ReadRequest, ReadScope, References,
-    Requirement, RunId, RunResult, Selector, Settings, State, Target, Time, Variant, Version, WatchId, WatchKey,
+    Attachment, Change, ClusterId, ControllerId, Core, Criterion, Effect, Failure, FailureReason, Fields, Finding,
+    Finished, Kind, KubeconfigKey, Metadata, Namespaces, ObjectKey, ObjectName, PrimaryKey, Query, ReadId, ReadRequest,
+    ReadScope, ReferenceSet, References, Requirement, RunId, RunResult, Selector, Settings, State, Target, Time,
+    Variant, Version, WatchId, WatchKey,
 };
 
 fn second(count: u64) -> Time {
@@ -25,7 +26,7 @@ fn metadata(version: u64, label: Option<&str>) -> Metadata {
         uid: "uid".into(),
         version: Version(version),
         labels: label.iter().map(|value| ("l".into(), (*value).into())).collect(),
-        deleting: false,
+        ..Metadata::default()
     }
 }
 
@@ -51,10 +52,10 @@ fn named(name: &str) -> Query {
 }
 
 fn labelled(cluster: ClusterId, namespaces: &[&str]) -> Query {
-    let target = Target::Selected {
-        namespaces: Namespaces::listed(namespaces.iter().map(|name| (*name).into())),
-        selector: Selector::new([Requirement::equals("l", "x")]),
-    };
+    let target = Target::selected(
+        Namespaces::listed(namespaces.iter().map(|name| (*name).into())),
+        Criterion::Labels(Selector::new([Requirement::equals("l", "x")])),
+    );
     query(cluster, target)
 }
 
@@ -74,9 +75,7 @@ impl World {
         let mut core = Core::new(Settings::default());
         core.attach(
             ControllerId(1),
-            ClusterId::HOST,
-            primary_kind(),
-            Selector::everything(),
+            Attachment::new(ClusterId::HOST, primary_kind()),
             second(0),
         );
         let mut world = World {
@@ -104,6 +103,7 @@ impl World {
                 Effect::Run { run, key, .. } => self.runs.push((run, key)),
                 Effect::Connect { cluster, attempt, .. } => self.connects.push((cluster, attempt)),
                 Effect::StopWatch(_) | Effect::Disconnect(_) => {}
+                other => panic!("unexpected {other:?}"),
             }
         }
     }
@@ -129,17 +129,17 @@ impl World {
         };
         let objects = found.into_iter().map(|(name, metadata)| {
             let text = format!("{name} at {}", metadata.version);
-            let variants = request.fields.iter().map(|fields| Variant {
-                fields: fields.clone(),
+            let name = ObjectName::new(namespace.as_deref(), name);
+            let wanted = self.core.wanted(&request.object(&name), &metadata);
+            let variants = wanted.into_iter().map(|fields| Variant {
+                fields,
                 text: text.as_str().into(),
             });
-            (
-                ObjectName::new(namespace.as_deref(), name),
-                metadata,
-                variants.collect(),
-            )
+            (name, metadata, variants.collect())
         });
-        self.core.read_done(id, Version(version), objects.collect(), second(1));
+        let objects = objects.collect();
+        self.core.read_page(id, Version(version), objects, second(1));
+        self.core.read_done(id, Version(version), second(1));
         self.pull();
     }
 
@@ -167,7 +167,7 @@ impl World {
     /// What the run that is due is told; none if it has to wait.
     fn ask(&mut self, queries: Vec<Query>) -> Option<Vec<Finding>> {
         let (run, _) = self.runs.first().expect("a run is due").clone();
-        let answer = self.core.references(run, queries, second(1));
+        let answer = self.core.references(run, ReferenceSet::complete(queries), second(1));
         self.pull();
         match answer {
             References::Answered(findings) => Some(findings),
@@ -185,7 +185,7 @@ impl World {
             again_after: None,
             again: false,
         };
-        self.core.finish(run, &result, None, &[], second(1));
+        self.core.finish(run, Finished::new(result), second(1));
         self.pull();
     }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use patchbay_core::{
-    Change, ClusterId, ControllerId, Core, Effect, Fields, Kind, Metadata, ObjectKey, ObjectName, Query, ReadId,
-    ReadScope, References, RunId, RunResult, Selector, Settings, State, Target, Time, Variant, Version, WatchId,
-    WrittenObject,
+    Attachment, Change, ClusterId, ControllerId, Core, Effect, Fields, Finished, Kind, Metadata, ObjectKey, ObjectName,
+    Query, ReadId, ReadScope, ReferenceSet, References, RunId, RunResult, Settings, State, Target, Time, Variant,
+    Version, WatchId, WrittenObject,
 };
 
 const NOW: Time = Time(std::time::Duration::ZERO);
@@ -27,7 +27,7 @@ fn metadata(version: u64) -> Metadata {
         uid: "uid".into(),
         version: Version(version),
         labels: Default::default(),
-        deleting: false,
+        ..Metadata::default()
     }
 }
 
@@ -67,13 +67,9 @@ impl World {
             core: Core::new(Settings::default()),
             stream: WatchId(0),
         };
-        world.core.attach(
-            ControllerId(0),
-            ClusterId::HOST,
-            primary_kind(),
-            Selector::everything(),
-            NOW,
-        );
+        world
+            .core
+            .attach(ControllerId(0), Attachment::new(ClusterId::HOST, primary_kind()), NOW);
         world.settle();
         world
     }
@@ -107,7 +103,8 @@ impl World {
                 .to_vec(),
             ReadScope::Named(name) => vec![(name.clone(), metadata(2), whole("a"))],
         };
-        self.core.read_done(id, Version(2), objects, NOW);
+        self.core.read_page(id, Version(2), objects, NOW);
+        self.core.read_done(id, Version(2), NOW);
     }
 
     fn changed(&mut self, change: Change) {
@@ -122,7 +119,10 @@ impl World {
             target: Target::Named(object.name),
             fields: Fields::Whole,
         };
-        matches!(self.core.references(run, vec![query], NOW), References::Answered(_))
+        matches!(
+            self.core.references(run, ReferenceSet::complete(vec![query]), NOW),
+            References::Answered(_)
+        )
     }
 
     fn finish(&mut self, run: RunId, written: &[WrittenObject], again: bool) {
@@ -130,7 +130,11 @@ impl World {
             again_after: None,
             again,
         };
-        self.core.finish(run, &result, None, written, NOW);
+        let finished = Finished {
+            written: written.to_vec(),
+            ..Finished::new(result)
+        };
+        self.core.finish(run, finished, NOW);
     }
 
     /// Begins a run of `writer`, woken by a change of the ConfigMap that `other` runs for as well.

@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -17,6 +18,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run the host, until it is interrupted.
     Run(RunArguments),
+    /// Ask the running host why an object is as it is: what its runs were woken by, found and wrote, and who depends on it.
+    Explain(ExplainArguments),
     /// Show offline what a plugin would do with the objects in some files.
     Render(RenderArguments),
     /// Look at plugins.
@@ -55,6 +58,11 @@ pub(crate) struct RunArguments {
     #[arg(long, env = "PATCHBAY_TRUST_REQUESTS")]
     pub(crate) trust_requests: bool,
 
+    /// Socket on which `patchbay explain` asks this host: a file, or none. Without it, patchbay.sock in $XDG_RUNTIME_DIR,
+    /// or else patchbay-UID/host.sock in the folder for temporary files.
+    #[arg(long, env = "PATCHBAY_SOCKET", value_name = "FILE")]
+    pub(crate) socket: Option<OsString>,
+
     /// What to log: a level (error, warn, info, debug, trace), or levels by module, such as info,patchbay_controller=debug.
     #[arg(long, env = "PATCHBAY_LOG", value_name = "FILTER", default_value = "info")]
     pub(crate) log: String,
@@ -67,6 +75,40 @@ pub(crate) struct RunArguments {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
     Human,
+    Json,
+}
+
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  patchbay explain object/copy                      a primary: its queries, its last runs, its writes
+  patchbay explain secret/db -n team                whatever else: who depends on it
+  patchbay explain deployments.apps web -o json")]
+pub(crate) struct ExplainArguments {
+    /// Kind and name of the object, KIND/NAME or KIND NAME. The kind may be a plural, and have its group behind a dot.
+    #[arg(value_name = "KIND/NAME", required = true, num_args = 1..=2)]
+    pub(crate) object: Vec<String>,
+
+    /// Its namespace. It may be left out where only one is possible.
+    #[arg(short, long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+
+    /// Its cluster: its id, or namespace and name of the Secret with its kubeconfig. Without it, the host's own if it is there.
+    #[arg(long, value_name = "ID")]
+    pub(crate) cluster: Option<String>,
+
+    /// Socket of the host to ask; without it, where a host of this user has it.
+    #[arg(long, env = "PATCHBAY_SOCKET", value_name = "FILE")]
+    pub(crate) socket: Option<OsString>,
+
+    /// How to print.
+    #[arg(short, long, value_name = "FORMAT", default_value = "table")]
+    pub(crate) output: ExplainOutput,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExplainOutput {
+    Table,
     Json,
 }
 

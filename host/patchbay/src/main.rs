@@ -3,12 +3,14 @@
 
 mod cli;
 mod crds;
+mod explain;
 mod inspect;
 mod load;
 mod manifests;
 mod output;
 mod render;
 mod run;
+mod socket;
 
 use std::process::ExitCode;
 
@@ -19,6 +21,7 @@ use crate::cli::{Cli, Command, PluginCommand};
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Explain(arguments) => explain::explain(&arguments),
         Command::Render(arguments) => render::render(&arguments),
         Command::Plugin(PluginCommand::Inspect(arguments)) => inspect::inspect(&arguments),
         Command::Crds => crds::print(),

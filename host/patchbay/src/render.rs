@@ -8,7 +8,7 @@ use patchbay_controller::decide::{Decision, GivenUp, World, decide};
 use patchbay_controller::offline::{CLUSTER_ID, Offline};
 use patchbay_plugin::contract::{
     self, Answer, ApplyMode, Cluster, Fields, Finding, Namespaces, ObjectKind, Outcome, Primary, Purpose, Query,
-    QueryTarget, Write,
+    QueryTarget, ReferenceSet, Write,
 };
 use patchbay_plugin::{LogSink, Plugin, TracingSink};
 use serde_json::{Value, json};
@@ -83,9 +83,9 @@ struct Watched<'a> {
 }
 
 impl World for Watched<'_> {
-    fn find(&mut self, queries: &[Query]) -> Result<Vec<Answer>, GivenUp> {
-        let answers = self.world.find(queries)?;
-        self.found = queries.iter().cloned().zip(answers.iter().cloned()).collect();
+    fn find(&mut self, set: &ReferenceSet) -> Result<Vec<Answer>, GivenUp> {
+        let answers = self.world.find(set)?;
+        self.found = set.queries.iter().cloned().zip(answers.iter().cloned()).collect();
         Ok(answers)
     }
 }
@@ -109,6 +109,7 @@ fn render_one(plugin: &Plugin, object: &Value, world: &mut Offline) -> Rendered 
         config: "{}".to_owned(),
         time: 0,
     };
+    world.asks(metadata["uid"].as_str().unwrap_or_default());
     let log: Arc<dyn LogSink> = Arc::new(TracingSink::new(plugin.name()));
     let mut watched = Watched {
         world,

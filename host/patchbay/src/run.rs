@@ -12,9 +12,15 @@ use tracing_subscriber::EnvFilter;
 
 use crate::cli::{LogFormat, RunArguments};
 use crate::load;
+use crate::socket::{Listening, Place};
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     start_logging(arguments)?;
+    // Before anything that takes time, so that another host on the same socket is told of at once.
+    let listening = match Place::of(arguments.socket.as_deref()) {
+        Some(place) => place.listen()?,
+        None => None,
+    };
     let plugins = plugins(arguments)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -29,12 +35,17 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
                 _ = terminated.recv() => {}
             }
         };
-        serve(arguments, plugins, stop).await
+        serve(arguments, plugins, listening, stop).await
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(arguments: &RunArguments, plugins: Vec<Attached>, stop: impl Future<Output = ()>) -> anyhow::Result<()> {
+async fn serve(
+    arguments: &RunArguments,
+    plugins: Vec<Attached>,
+    listening: Option<Listening>,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
     let mut stop = std::pin::pin!(stop);
     let home = tokio::select! {
         home = Connection::to_home("host", arguments.kubeconfig.as_deref(), arguments.context.as_deref()) => {
@@ -45,6 +56,10 @@ async fn serve(arguments: &RunArguments, plugins: Vec<Attached>, stop: impl Futu
     };
     tracing::info!(uid = home.uid(), "connected to the home cluster");
     let host = Host::new(home, plugins, &HostSettings::default()).context("threads for plugins")?;
+    if let Some(listening) = listening {
+        // It ends with the runtime.
+        tokio::spawn(listening.serve(host.explainer()));
+    }
     host.run(stop, |counts| {
         tracing::info!(
             primaries = counts.primaries,
@@ -83,14 +98,6 @@ fn plugins(arguments: &RunArguments) -> anyhow::Result<Vec<Attached>> {
             );
             continue;
         }
-        if !description.watches.is_empty() {
-            tracing::error!(
-                "plugin {}: it declares watches for `dependents`, which this host does not serve yet: name what primaries \
-                 depend on in `references`",
-                plugin.name()
-            );
-            continue;
-        }
         let grants = if arguments.trust_requests {
             Grants::requested(description)
         } else {
@@ -105,11 +112,15 @@ fn plugins(arguments: &RunArguments) -> anyhow::Result<Vec<Attached>> {
         tracing::info!(
             plugin = plugin.name(), version = description.version, digest = %plugin.digest(), "loaded"
         );
-        attached.push(Attached {
+        let plugin = Attached {
             plugin,
             grants,
             config: "{}".to_owned(),
-        });
+        };
+        match plugin.check() {
+            Ok(()) => attached.push(plugin),
+            Err(problem) => tracing::error!("plugin {}: {problem}", plugin.plugin.name()),
+        }
     }
     let refused = modules.len() - attached.len();
     if refused > 0 {

@@ -51,6 +51,14 @@ pub(crate) fn validate(description: &Description) -> Result<(), String> {
             ));
         }
         check_kind(&format!("kind of the watch {:?}", watch.id), &watch.kind)?;
+        if let Some(kind) = &watch.primaries
+            && !description.primaries.iter().any(|primary| primary.kind == *kind)
+        {
+            return Err(format!(
+                "the watch {:?} concerns primaries of kind {} ({}), which is none of the plugin's primary kinds",
+                watch.id, kind.kind, kind.api_version
+            ));
+        }
         if matches!(watch.cluster, Cluster::ByKubeconfig(_)) {
             return Err(format!(
                 "the watch {:?} names a cluster by a kubeconfig; which one that is depends on a primary, so only \
@@ -147,6 +155,7 @@ mod tests {
             namespaces: Namespaces::Everywhere,
             selector: everything(),
             fields: Fields::Whole,
+            primaries: None,
         }
     }
 

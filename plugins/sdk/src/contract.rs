@@ -232,12 +232,20 @@ impl DeclaredWatch {
     pub fn new(id: impl Into<String>, api_version: impl Into<String>, kind: impl Into<String>) -> Self {
         DeclaredWatch {
             id: id.into(),
+            primaries: None,
             cluster: Cluster::PrimaryCluster,
             kind: ObjectKind::new(api_version, kind),
             namespaces: Namespaces::Everywhere,
             selector: LabelSelector::everything(),
             fields: Fields::MetadataOnly,
         }
+    }
+
+    /// Concerns primaries of this kind. Without it, they are of the first kind that the plugin reconciles.
+    #[must_use]
+    pub fn concerns(mut self, api_version: impl Into<String>, kind: impl Into<String>) -> Self {
+        self.primaries = Some(ObjectKind::new(api_version, kind));
+        self
     }
 
     /// Only those that a label selector matches.

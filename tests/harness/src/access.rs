@@ -31,13 +31,29 @@ impl Cluster {
         rules: &[PolicyRule],
         scope: Scope<'_>,
     ) -> Result<Kubeconfig> {
-        let role = format!("{namespace}-{name}");
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace},
+        });
+        self.apply(&account.to_string()).await?;
+        self.grant(namespace, name, "rights", rules, scope).await?;
+        Ok(with_token(self.kubeconfig(), &self.token(namespace, name).await?))
+    }
+
+    /// Gives a ServiceAccount further rights. `purpose` tells them from others that it has.
+    pub async fn grant(
+        &self,
+        namespace: &str,
+        name: &str,
+        purpose: &str,
+        rules: &[PolicyRule],
+        scope: Scope<'_>,
+    ) -> Result<()> {
+        let role = format!("{namespace}-{name}-{purpose}");
         let binding = match scope {
             Scope::Cluster => json!({"kind": "ClusterRoleBinding", "metadata": {"name": role}}),
             Scope::Namespace(place) => json!({"kind": "RoleBinding", "metadata": {"name": role, "namespace": place}}),
         };
         let documents = [
-            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": namespace}}),
             json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": role}, "rules": rules}),
             merged(
                 binding,
@@ -51,7 +67,7 @@ impl Cluster {
         for document in documents {
             self.apply(&document.to_string()).await?;
         }
-        Ok(with_token(self.kubeconfig(), &self.token(namespace, name).await?))
+        Ok(())
     }
 
     /// A new token of a ServiceAccount.

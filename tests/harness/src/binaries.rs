@@ -15,6 +15,11 @@ pub fn plugins() -> Result<PathBuf> {
     named_by("PATCHBAY_PLUGINS", "the plugins' folder")
 }
 
+/// The folder of the plugins that only tests use, such as `script.wasm`.
+pub fn test_plugins() -> Result<PathBuf> {
+    named_by("PATCHBAY_TEST_PLUGINS", "the folder of the test plugins")
+}
+
 fn named_by(variable: &str, what: &str) -> Result<PathBuf> {
     let Some(path) = env::var_os(variable)
         .filter(|value| !value.is_empty())
@@ -24,7 +29,7 @@ fn named_by(variable: &str, what: &str) -> Result<PathBuf> {
     };
     if !path.exists() {
         bail!(
-            "{variable} names {}, which is not there: run `cargo xtask build`",
+            "{variable} names {}, which is not there: run the tests by `cargo xtask test`",
             path.display()
         );
     }

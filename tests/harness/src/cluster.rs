@@ -12,6 +12,7 @@ use kube::api::{Api, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use patchbay_test_cluster::{ApiServer, Options, find_binary};
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
@@ -144,7 +145,18 @@ impl Cluster {
         if !output.status.success() {
             bail!("`{} crds` failed ({})", binary.display(), output.status);
         }
-        for crd in self.apply(&String::from_utf8_lossy(&output.stdout)).await? {
+        self.apply_definitions(&String::from_utf8_lossy(&output.stdout)).await
+    }
+
+    /// Applies the CRD of the test plugin's primaries, Scripts, and waits until it is served.
+    pub async fn apply_script_crd(&self) -> Result<()> {
+        self.apply_definitions(include_str!("../../plugins/script/crds/scripts.yaml"))
+            .await
+    }
+
+    /// Applies CRDs, and waits until all their versions are served.
+    pub async fn apply_definitions(&self, yaml: &str) -> Result<()> {
+        for crd in self.apply(yaml).await? {
             let name = crd.metadata.name.clone().unwrap_or_default();
             wait_for(
                 &format!("CRD {name} to be served"),
@@ -160,9 +172,13 @@ impl Cluster {
                     };
                     // Discovery follows a moment later.
                     let spec = &crd.data["spec"];
-                    let [group, version, kind] = [&spec["group"], &spec["versions"][0]["name"], &spec["names"]["kind"]]
-                        .map(|value| value.as_str().unwrap_or_default());
-                    self.api(&format!("{group}/{version}"), kind, "").await.map(Some)
+                    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                    let (group, kind) = (text(&spec["group"]), text(&spec["names"]["kind"]));
+                    for version in spec["versions"].as_array().into_iter().flatten() {
+                        self.api(&format!("{group}/{}", text(&version["name"])), &kind, "")
+                            .await?;
+                    }
+                    Ok(Some(()))
                 },
             )
             .await?;

@@ -1,10 +1,11 @@
 //! A running `patchbay`.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -16,6 +17,9 @@ use crate::{Cluster, binaries, wait_for};
 /// What the host logs once it serves. It may have to compile plugins before.
 const READY: &str = "patchbay is ready";
 const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// Says where a host's socket is.
+const SOCKET: &str = "PATCHBAY_SOCKET";
 
 /// Lines of the log that are shown when something went wrong.
 const TAIL: usize = 60;
@@ -52,6 +56,7 @@ pub struct Host {
     child: Child,
     guard: Child,
     log: PathBuf,
+    socket: PathBuf,
     _folder: Option<TempDir>,
 }
 
@@ -71,16 +76,14 @@ impl Host {
         if options.trust_requests {
             command.arg("--trust-requests");
         }
-        command
-            .args(&options.arguments)
-            .envs(options.environment.iter().cloned());
-        let mut host = Self::spawn(command, cluster.folder())?;
+        command.args(&options.arguments);
+        let mut host = Self::spawn(command, &options.environment, cluster.folder())?;
         host.wait_ready(START_LIMIT).await?;
         Ok(host)
     }
 
     /// Starts the command with its log in the folder, or in a temporary one.
-    fn spawn(mut command: Command, folder: Option<&Path>) -> Result<Self> {
+    fn spawn(mut command: Command, environment: &[(String, String)], folder: Option<&Path>) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         let own_folder = match folder {
             Some(_) => None,
@@ -90,6 +93,9 @@ impl Host {
             .or(own_folder.as_ref().map(TempDir::path))
             .context("no folder for the log")?;
         let log = folder.join(format!("host-{}.log", NUMBER.fetch_add(1, Ordering::Relaxed)));
+        // Each host has a socket of its own, beside its log.
+        let socket = log.with_extension("sock");
+        command.env(SOCKET, &socket).envs(environment.iter().cloned());
         let output = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
         let mut child = command
@@ -102,6 +108,7 @@ impl Host {
             child,
             guard,
             log,
+            socket,
             _folder: own_folder,
         })
     }
@@ -143,10 +150,27 @@ impl Host {
         lines[lines.len().saturating_sub(TAIL)..].join("\n")
     }
 
+    /// The socket on which it can be asked.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Runs `patchbay explain` with these arguments, which asks this host.
+    pub async fn explain(&self, arguments: &[&str]) -> Result<Output> {
+        let mut command = tokio::process::Command::new(binaries::host()?);
+        command.arg("explain").args(arguments).env(SOCKET, &self.socket);
+        command.output().await.context("cannot run `patchbay explain`")
+    }
+
     /// Waits until the log has this text.
     pub async fn wait_for_log(&self, text: &str, limit: Duration) -> Result<()> {
         let what = format!("the host to log {text:?}");
         wait_for(&what, limit, async || Ok(self.log().contains(text).then_some(()))).await
+    }
+
+    /// How often each primary of a kind has run, by `namespace/name`. It is read from the log, which must be at level debug.
+    pub fn runs(&self, kind: &str) -> BTreeMap<String, usize> {
+        count_runs(&self.log(), kind)
     }
 
     /// Its process id.
@@ -176,6 +200,18 @@ impl Drop for Host {
     }
 }
 
+fn count_runs(log: &str, kind: &str) -> BTreeMap<String, usize> {
+    let begin = format!(" run primary={kind} ");
+    let mut runs = BTreeMap::new();
+    for line in log.lines() {
+        let name = line.split_once(&begin).and_then(|(_, rest)| rest.split_once(' '));
+        if let Some((name, _)) = name {
+            *runs.entry(name.to_owned()).or_default() += 1;
+        }
+    }
+    runs
+}
+
 /// Starts a process that kills the host when this process ends in whatever way, which it sees by its input. It is in
 /// a process group of its own, so that Ctrl-C in a terminal leaves it to do so.
 fn guard(host: u32) -> io::Result<Child> {
@@ -200,14 +236,33 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_is_ready_when_it_says_so() {
-        let mut host = Host::spawn(shell("echo 'patchbay is ready plugins=1' >&2; exec sleep 600"), None).unwrap();
+        let mut host = Host::spawn(
+            shell("echo 'patchbay is ready plugins=1' >&2; exec sleep 600"),
+            &[],
+            None,
+        )
+        .unwrap();
         host.wait_ready(Duration::from_secs(10)).await.unwrap();
         assert!(!host.has_ended());
     }
 
+    #[test]
+    fn runs_are_counted_by_primary() {
+        let log = "\
+            12:00 DEBUG run primary=Script n/a wakes=\"new\"\n\
+            12:00 DEBUG run primary=Script n/ab wakes=\"new\"\n\
+            12:00 DEBUG run primary=Object n/a wakes=\"new\"\n\
+            12:01 DEBUG run primary=Script n/a wakes=\"ConfigMap n/s changed\"\n";
+        let runs = count_runs(log, "Script");
+        assert_eq!(
+            runs.into_iter().collect::<Vec<_>>(),
+            [("n/a".to_owned(), 2), ("n/ab".to_owned(), 1)]
+        );
+    }
+
     #[tokio::test]
     async fn a_host_that_ends_says_why() {
-        let mut host = Host::spawn(shell("echo 'no such cluster'; exit 1"), None).unwrap();
+        let mut host = Host::spawn(shell("echo 'no such cluster'; exit 1"), &[], None).unwrap();
         let error = host.wait_ready(Duration::from_secs(10)).await.unwrap_err().to_string();
         assert!(
             error.contains("exit status: 1") && error.ends_with("no such cluster"),
@@ -217,7 +272,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_host_does_not_outlive_its_guards_input() {
-        let mut host = Host::spawn(shell("exec sleep 600"), None).unwrap();
+        let mut host = Host::spawn(shell("exec sleep 600"), &[], None).unwrap();
         // This is what the end of this process would do.
         drop(host.guard.stdin.take());
         wait_for("the host to be killed", Duration::from_secs(10), async || {

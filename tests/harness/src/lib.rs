@@ -4,8 +4,8 @@
 //! live in a namespace of their own share one server per test binary ([`Cluster::shared`]), since starting one takes
 //! four seconds of both cores. Everything ends with the process that started it, however that ends.
 //!
-//! `cargo xtask test` says by environment variables where the binaries are: `PATCHBAY_BIN`, `PATCHBAY_PLUGINS` and
-//! `PATCHBAY_APISERVER`.
+//! `cargo xtask test` says by environment variables where the binaries are: `PATCHBAY_BIN`, `PATCHBAY_PLUGINS`,
+//! `PATCHBAY_TEST_PLUGINS` and `PATCHBAY_APISERVER`.
 //!
 //! ```no_run
 //! # async fn example() -> anyhow::Result<()> {
@@ -29,14 +29,20 @@ mod access;
 pub mod binaries;
 mod cluster;
 mod condition;
+mod durable;
+mod history;
 mod host;
 mod objects;
+mod proxy;
 mod snapshot;
 mod wait;
 
 pub use access::Scope;
 pub use cluster::Cluster;
 pub use condition::{Condition, condition};
+pub use durable::{DurableServer, Saved};
+pub use history::History;
 pub use host::{Host, HostOptions};
+pub use proxy::{ActiveFault, ApiRequest, Cutting, Entry, Fault, Filter, Proxy, Refusal, Told, Verb};
 pub use snapshot::Snapshot;
 pub use wait::wait_for;

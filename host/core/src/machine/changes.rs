@@ -1,19 +1,22 @@
 //! Changes: merged by version, turned into wakes by the index.
 
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Core, Timer};
 use crate::cache::{Entry, Object};
-use crate::change::{Change, Metadata, State};
+use crate::change::{Change, Metadata, State, Variant};
+use crate::circles::Way;
+use crate::expected::Expected;
 use crate::name::{ObjectKey, PrimaryKey, Version};
-use crate::query::QueryId;
-use crate::query::{Fields, Query, Target};
-use crate::reads::{ReadRequest, ReadScope};
-use crate::registry::{QueryState, User};
+use crate::planted::Planted;
+use crate::query::{Fields, Query, QueryId, Target};
+use crate::reads::{Part, ReadScope};
+use crate::registry::{QueryState, Registered, Was};
 use crate::time::Time;
+use crate::users::User;
 use crate::wake::Wake;
-use crate::watches::WatchId;
+use crate::watches::{Content, Scope, WatchId, content_of};
 
 /// How long a deletion is remembered where nobody asks for the object by name: longer than one watch lags behind another.
 const TOMBSTONE: Duration = Duration::from_secs(120);
@@ -21,8 +24,8 @@ const TOMBSTONE: Duration = Duration::from_secs(120);
 /// Where a state comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// A watch, which tells every version.
-    Event,
+    /// A watch, which tells every change after this version.
+    Event(Version),
     /// A read, which may have passed over versions.
     Read,
 }
@@ -30,34 +33,56 @@ pub(super) enum Origin {
 /// A change as it is told to those whom it concerns.
 struct Told<'a> {
     object: &'a ObjectKey,
-    version: Version,
-    origin: Origin,
+    /// None if it may be more than one change: what a read or a new stream shows may have passed over versions.
+    version: Option<Version>,
+    before: Option<&'a Object>,
+    after: Option<&'a Object>,
     /// The primary whose own write it is.
-    writer: Option<&'a PrimaryKey>,
+    writer: Option<Arc<PrimaryKey>>,
+    /// The way that it came, if a run wrote it.
+    way: Option<Arc<Way>>,
 }
 
-/// An object must be read anew with all of these fields.
-pub(super) struct Lacking(pub(super) Vec<Fields>);
+/// An object must come anew, with all that these queries ask for.
+pub(super) struct Lacking(pub(super) Vec<QueryId>);
 
 impl Core {
     /// The variants that a change of this object must carry. None means that nobody asks for it: the change should be
     /// told all the same, without any.
     pub fn wanted(&self, object: &ObjectKey, metadata: &Metadata) -> Vec<Fields> {
-        self.registry.fields(self.registry.matching(object, metadata))
+        self.registry.fields(&self.registry.matching(object, metadata))
     }
 
     /// Tells an object's state, from the event of a watch. What a stream says after it was ended is ignored.
     pub fn changed(&mut self, stream: WatchId, change: Change, now: Time) {
-        if self.watches.stream(stream).is_some() {
-            self.merge_or_read(change, Origin::Event, now);
+        let Some(key) = self.watches.stream(stream) else {
+            return;
+        };
+        let content = key.content;
+        let since = self
+            .watches
+            .get(key)
+            .map(|watch| watch.stands_since)
+            .unwrap_or_default();
+        let object = change.object.clone();
+        if let Err(Lacking(queries)) = self.merge(change, Origin::Event(since), now)
+            && !(content == Content::Metadata && self.are_told(&queries))
+        {
+            self.read_object(&object);
         }
+    }
+
+    /// Whether queries are told of every change by watches of their own.
+    fn are_told(&self, queries: &[QueryId]) -> bool {
+        let mut entries = queries.iter().filter_map(|id| Some((*id, self.registry.get(*id)?)));
+        entries.all(|(id, entry)| content_of(&entry.query) == Content::Whole && self.watches.all_stand(id, entry))
     }
 
     /// Merges a state; an object that must be read anew first is read.
     pub(super) fn merge_or_read(&mut self, change: Change, origin: Origin, now: Time) {
         let object = change.object.clone();
-        if let Err(Lacking(fields)) = self.merge(change, origin, now) {
-            self.read_object(&object, fields);
+        if let Err(Lacking(_)) = self.merge(change, origin, now) {
+            self.read_object(&object);
         }
     }
 
@@ -67,126 +92,197 @@ impl Core {
     /// A query came while the object's text was made, and wants more than that. Nothing was merged.
     pub(super) fn merge(&mut self, change: Change, origin: Origin, now: Time) -> Result<(), Lacking> {
         let Change { object, state } = change;
-        self.watches.saw(object.cluster, &object.kind, state.version());
+        let version = state.version();
+        self.watches.saw(object.cluster, &object.kind, version);
+        if let State::Present { metadata, variants } = &state
+            && self.observed(&object) == Some(metadata.version)
+        {
+            self.complete(&object, variants, now);
+        }
         if !self.is_news(&object, &state) {
-            for expected in self.expected.seen(&object, state.version()) {
-                self.write_seen(&expected.writer);
-            }
+            let seen = self.expected.seen(&object, version);
+            self.writes_seen(&seen, now);
             return Ok(());
         }
 
-        let before = self.cache.get(&object).and_then(Entry::present).cloned();
-        let version = state.version();
+        let before = self.cache.present(&object).cloned();
         let after = match state {
             State::Present { metadata, variants } => Some(Object { metadata, variants }),
             State::Absent { .. } => None,
         };
-        let found_before: BTreeSet<_> = before
-            .iter()
-            .flat_map(|before| self.registry.matching(&object, &before.metadata))
-            .collect();
-        let found_after: BTreeSet<_> = after
-            .iter()
-            .flat_map(|after| self.registry.matching(&object, &after.metadata))
-            .collect();
-
-        if let Some(after) = &after
-            && let Some(fields) = self.lacking(&found_after, after)
-        {
-            return Err(Lacking(fields));
-        }
-        self.keep(
-            &object,
-            version,
-            after.clone().filter(|_| !found_after.is_empty()),
-            before.is_some(),
-            now,
-        );
-
-        let seen = self.expected.seen(&object, version);
-        // The event of a write is its writer's own. A read may hold what others wrote besides, so it wakes the writer too.
-        let writer = seen
-            .iter()
-            .find(|expected| expected.own && expected.version == version && origin == Origin::Event)
-            .map(|expected| &expected.writer);
-        let told = Told {
-            object: &object,
-            version,
-            origin,
-            writer,
+        let found = |object: &ObjectKey, state: &Option<Object>| match state {
+            Some(state) => self.registry.matching(object, &state.metadata),
+            None => Vec::new(),
         };
-        for id in found_before.union(&found_after) {
-            let (before, after) = (
-                before.as_ref().filter(|_| found_before.contains(id)),
-                after.as_ref().filter(|_| found_after.contains(id)),
-            );
-            if self
-                .registry
-                .get(*id)
-                .is_some_and(|entry| differs(&entry.query, before, after))
-            {
-                self.notify(*id, &told, after, now);
+        let (mut found_before, found_after) = (found(&object, &before), found(&object, &after));
+        if self.planted(Planted::NewLabelsOnly) && after.is_some() {
+            found_before.clone_from(&found_after);
+        }
+        if self.planted(Planted::RegisterAfterRead) && matches!(origin, Origin::Event(_)) {
+            let answered = |id: &QueryId| !self.registry.is_pending(*id);
+            if !found_after.is_empty() && !found_after.iter().any(answered) {
+                return Ok(());
             }
         }
-        for expected in &seen {
-            self.write_seen(&expected.writer);
+        if let Some(after) = &after {
+            let lacking = self.lacking(&found_after, after);
+            if !lacking.is_empty() {
+                return Err(Lacking(lacking));
+            }
         }
+        let kept = after.clone().filter(|_| !found_after.is_empty());
+        self.keep(&object, version, kept, before.is_some(), now);
+
+        let mut ids = found_before.clone();
+        ids.extend(&found_after);
+        ids.sort_unstable();
+        ids.dedup();
+        let alone = self.follows(origin, before.as_ref(), &ids);
+        let seen = self.expected.seen(&object, version);
+        let exact = seen.iter().find(|expected| expected.version == version);
+        let told = Told {
+            object: &object,
+            version: alone.then_some(version),
+            before: before.as_ref(),
+            after: after.as_ref(),
+            // The event of a write is its writer's own. What may hold what others wrote besides wakes the writer too.
+            writer: exact
+                .filter(|expected| expected.own && alone)
+                .map(|expected| expected.writer.clone()),
+            way: exact
+                .map(|expected| expected.way.clone())
+                .or_else(|| self.way_of_writers(&object)),
+        };
+        for id in ids {
+            let before = told.before.filter(|_| found_before.binary_search(&id).is_ok());
+            let after = told.after.filter(|_| found_after.binary_search(&id).is_ok());
+            if self
+                .registry
+                .get(id)
+                .is_some_and(|entry| differs(&entry.query, before, after) && !self.is_mistaken(before, after))
+            {
+                self.notify(id, &told, before, after, now);
+            }
+        }
+        self.check_protected(&object, after.as_ref().map(|after| &after.metadata), now);
+        self.writes_seen(&seen, now);
         Ok(())
     }
 
-    /// Whether a state is newer than what is known. One of the same version may bring variants that are missing.
-    fn is_news(&mut self, object: &ObjectKey, state: &State) -> bool {
-        let Some(cached) = self.cache.get_mut(object) else {
-            return !self.is_known(object, state);
+    /// Whether nothing happened to an object between the state that is known and the one that is told.
+    fn follows(&self, origin: Origin, before: Option<&Object>, ids: &[QueryId]) -> bool {
+        let Origin::Event(since) = origin else {
+            return false;
         };
-        match (&mut *cached, state) {
-            (Entry::Present(cached), State::Present { metadata, variants })
-                if cached.metadata.version == metadata.version =>
-            {
-                for variant in variants {
-                    if cached.text(&variant.fields).is_none() {
-                        cached.variants.push(variant.clone());
-                    }
-                }
-                false
-            }
-            // An object that went out of sight may be asked for by name since: then it is there at that version.
-            (Entry::Absent { version }, State::Present { metadata, .. }) => *version <= metadata.version,
-            _ => cached.version() < state.version(),
+        let seen = |id: &QueryId| {
+            let state = self.registry.get(*id).map(|entry| &entry.state);
+            matches!(state, Some(QueryState::Ready { floor }) if *floor >= since)
+        };
+        before.is_some_and(|before| before.metadata.version >= since) || ids.iter().all(seen)
+    }
+
+    /// Whether an object that was created anew is taken for the one that it replaces.
+    fn is_mistaken(&self, before: Option<&Object>, after: Option<&Object>) -> bool {
+        let another = before
+            .zip(after)
+            .is_some_and(|(before, after)| before.metadata.uid != after.metadata.uid);
+        another && self.planted(Planted::RecreatedUid)
+    }
+
+    fn writes_seen(&mut self, seen: &[Expected], now: Time) {
+        for expected in seen {
+            self.write_seen(&expected.writer, now);
         }
     }
 
-    /// Whether every query that would find the object has seen a later state of its collection: then an object that is
-    /// not cached is known to have gone since.
-    fn is_known(&self, object: &ObjectKey, state: &State) -> bool {
-        let State::Present { metadata, .. } = state else {
-            return false;
-        };
-        let mut found = self.registry.matching(object, metadata).peekable();
-        found.peek().is_some()
-            && found.all(|id| {
-                self.registry.get(id).is_some_and(
-                    |entry| matches!(entry.state, QueryState::Ready { floor } if floor >= metadata.version),
-                )
-            })
+    /// The way on from a run that is writing an object, whose response has not come yet.
+    fn way_of_writers(&mut self, object: &ObjectKey) -> Option<Arc<Way>> {
+        let runs = self.writing.get(object)?.clone();
+        let ways = runs
+            .into_iter()
+            .filter_map(|run| self.primaries.run_mut(run).map(|(_, run)| run.way.clone()));
+        ways.fold(None, |longest, way| Way::longer(longest, Some(way)))
     }
 
-    /// The fields that queries want of an object and that it does not carry, together with those that it does.
-    fn lacking(&self, found: &BTreeSet<QueryId>, object: &Object) -> Option<Vec<Fields>> {
-        let wanted = self.registry.fields(found.iter().copied());
-        wanted
-            .iter()
-            .any(|fields| object.text(fields).is_none())
-            .then_some(wanted)
+    /// Adds variants that are missing of an object at the version that is known. For queries that want them, it appears.
+    fn complete(&mut self, object: &ObjectKey, variants: &[Variant], now: Time) {
+        let Some(kept) = self.cache.variants_mut(object) else {
+            return;
+        };
+        let known: Vec<Fields> = kept.iter().map(|variant| variant.fields.clone()).collect();
+        kept.extend(
+            variants
+                .iter()
+                .filter(|variant| !known.contains(&variant.fields))
+                .cloned(),
+        );
+        let Some(present) = self.cache.present(object).cloned() else {
+            return;
+        };
+        let told = Told {
+            object,
+            version: None,
+            before: None,
+            after: Some(&present),
+            writer: None,
+            way: None,
+        };
+        for id in self.registry.matching(object, &present.metadata) {
+            let fields = self.registry.get(id).map(|entry| &entry.query.fields);
+            if fields.is_some_and(|fields| !known.contains(fields) && present.text(fields).is_some()) {
+                self.notify(id, &told, None, Some(&present), now);
+            }
+        }
+    }
+
+    /// Whether a state is newer than what is known.
+    fn is_news(&self, object: &ObjectKey, state: &State) -> bool {
+        let Some(cached) = self.cache.get(object) else {
+            let State::Present { metadata, .. } = state else {
+                return true;
+            };
+            return self.seen_since(object, metadata).is_none();
+        };
+        match (cached, state) {
+            // An object that went out of sight may be asked for by name since: then it is there at that version.
+            (Entry::Absent { version }, State::Present { metadata, .. }) => *version <= metadata.version,
+            _ => cached.version() < state.version() || self.planted(Planted::OlderOverNewer),
+        }
+    }
+
+    /// The version up to which every query that would find an object has seen its collection, if that is later than the
+    /// object's: then one that is not cached is known to have gone since.
+    pub(super) fn seen_since(&self, object: &ObjectKey, metadata: &Metadata) -> Option<Version> {
+        let found = self.registry.matching(object, metadata);
+        let floors = found.iter().map(|id| match self.registry.get(*id)?.state {
+            QueryState::Ready { floor } if floor >= metadata.version => Some(floor),
+            _ => None,
+        });
+        floors.collect::<Option<Vec<_>>>()?.into_iter().min()
+    }
+
+    /// The queries that want fields of an object that it does not carry.
+    fn lacking(&self, found: &[QueryId], object: &Object) -> Vec<QueryId> {
+        let lacks = |id: &QueryId| {
+            self.registry
+                .get(*id)
+                .is_some_and(|entry| object.text(&entry.query.fields).is_none())
+        };
+        found.iter().copied().filter(lacks).collect()
     }
 
     fn keep(&mut self, object: &ObjectKey, version: Version, after: Option<Object>, was_there: bool, now: Time) {
         if let Some(after) = after {
-            self.cache.insert(object, Entry::Present(after));
+            self.cache.insert(object, Entry::Present(Box::new(after)));
             return;
         }
-        self.reads.object_gone(object, version);
-        let asked_by_name = !self.registry.by_name(object).is_empty();
+        if !self.planted(Planted::DropDuringRead) {
+            self.reads.object_gone(object, version);
+        }
+        if self.planted(Planted::RevivalAfterDeletion) {
+            return self.cache.remove(object);
+        }
+        let asked_by_name = self.registry.is_named(object);
         if asked_by_name || was_there {
             self.cache.insert(object, Entry::Absent { version });
         }
@@ -197,85 +293,109 @@ impl Core {
 
     pub(super) fn forget_tombstone(&mut self, object: &ObjectKey, version: Version) {
         let absent = matches!(self.cache.get(object), Some(Entry::Absent { version: at }) if *at == version);
-        if absent && self.registry.by_name(object).is_empty() {
+        if absent && !self.registry.is_named(object) {
             self.cache.remove(object);
         }
     }
 
     /// Reads one object by name, to bring it up to date, unless that waits to be done already.
-    pub(super) fn read_object(&mut self, object: &ObjectKey, fields: Vec<Fields>) {
-        if !self.reads.is_waiting(object.cluster, &object.kind, &object.name) {
-            let scope = ReadScope::Named(object.name.clone());
-            let request = ReadRequest {
-                cluster: object.cluster,
-                kind: object.kind.clone(),
-                scope,
-                fields,
+    pub(super) fn read_object(&mut self, object: &ObjectKey) {
+        if !self.reads.is_waiting(object) {
+            let part = Part {
+                scope: ReadScope::Named(object.name.clone()),
+                content: Content::Whole,
+                waiting: None,
             };
-            self.reads.push(request, None);
+            let within = Scope::Name(object.name.clone());
+            self.reads.push(object.cluster, &object.kind, within, part);
         }
     }
 
-    fn notify(&mut self, id: QueryId, told: &Told<'_>, after: Option<&Object>, now: Time) {
-        let Some(entry) = self.registry.get(id) else { return };
+    fn notify(&mut self, id: QueryId, told: &Told<'_>, before: Option<&Object>, after: Option<&Object>, now: Time) {
+        let Some(entry) = self.registry.get_mut(id) else { return };
+        let query = entry.query.clone();
         // While a query has no answer yet, those who wait for one are told when it comes.
-        let pending = matches!(entry.state, QueryState::Pending { .. });
+        let pending = match &mut entry.state {
+            QueryState::Pending { was, .. } => {
+                if *was == Was::Ready {
+                    *was = Was::Changed;
+                }
+                true
+            }
+            QueryState::Ready { .. } | QueryState::Failed(_) => false,
+        };
         let users: Vec<User> = entry.users.iter().cloned().collect();
+        let text = |state: Option<&Object>| state.and_then(|state| state.text(&query.fields)).cloned();
+        let wake = Wake::Object {
+            object: told.object.clone(),
+            version: told.version,
+            query: query.clone(),
+            before: text(before),
+            after: text(after),
+        };
         for user in users {
             match user {
-                User::Primary(key) if !pending && Some(&key) != told.writer => {
-                    self.wake(&key, told.wake());
+                User::Primary(key) => {
+                    let swallowed = told.writer.is_some() && self.planted(Planted::OwnWriteSwallowsOthers);
+                    if !pending && told.writer.as_ref() != Some(&key) && !swallowed {
+                        self.wake(&key, wake.clone(), told.way.clone(), now);
+                    }
                 }
-                User::Primary(_) => {}
                 User::Controller(controller) => {
                     let key = PrimaryKey {
                         controller,
                         name: told.object.name.clone(),
                     };
-                    let own = told.writer == Some(&key);
-                    self.primary_changed(key, after, told.wake(), own, now);
+                    let own = told.writer.as_deref() == Some(&key);
+                    self.primary_changed(key, after, wake.clone(), told.way.clone(), own, now);
+                }
+                User::Declared(controller, place) => {
+                    self.concerned(controller, place, told.object, [before, after], &query);
                 }
                 User::Cluster(cluster) => self.kubeconfig_changed(cluster, now),
                 User::Watch(key) => self.definition_changed(&key, &told.object.name.name),
+                User::Namespaces(query) => self.namespaces_changed(query, Some(&wake), now),
             }
         }
     }
 
     /// Lets go of what only this query found.
-    pub(super) fn forget_found(&mut self, query: &Query) {
-        let objects: Vec<ObjectKey> = match &query.target {
+    pub(super) fn forget_found(&mut self, entry: &Registered, now: Time) {
+        let query = &entry.query;
+        let names = match &query.target {
             Target::Named(name) => vec![name.clone()],
-            Target::Selected { namespaces, .. } => {
-                let present = self.cache.present(query.cluster, &query.kind, namespaces);
-                present.map(|(name, _)| name.clone()).collect()
-            }
-        }
-        .into_iter()
-        .map(|name| query.object(&name))
-        .collect();
-        for object in objects {
-            let wanted = match self.cache.get(&object) {
-                Some(Entry::Present(present)) => self.wanted(&object, &present.metadata),
-                Some(Entry::Absent { .. }) if !self.registry.by_name(&object).is_empty() => continue,
-                _ => Vec::new(),
-            };
-            if wanted.is_empty() {
-                self.cache.remove(&object);
-                for expected in self.expected.forget_object(&object) {
-                    self.write_seen(&expected.writer);
-                }
-            } else if let Some(Entry::Present(present)) = self.cache.get_mut(&object) {
-                present.variants.retain(|variant| wanted.contains(&variant.fields));
-            }
+            Target::Selected(selection) => self
+                .cache
+                .selected(query.cluster, &query.kind, &selection.criterion)
+                .filter(|(name, _)| entry.looks_in(name.namespace.as_ref()))
+                .map(|(name, _)| name.clone())
+                .collect(),
+        };
+        for name in names {
+            self.forget_unwanted(&query.object(&name), now);
         }
     }
-}
 
-impl Told<'_> {
-    fn wake(&self) -> Wake {
-        Wake::Object {
-            object: self.object.clone(),
-            version: (self.origin == Origin::Event).then_some(self.version),
+    /// Lets go of an object, or of what is kept of it, as far as nobody asks for it any longer.
+    pub(super) fn forget_unwanted(&mut self, object: &ObjectKey, now: Time) {
+        let wanted = match self.cache.get(object) {
+            Some(Entry::Present(present)) => self.wanted(object, &present.metadata),
+            Some(Entry::Absent { .. }) if self.registry.is_named(object) => return,
+            _ => Vec::new(),
+        };
+        if wanted.is_empty() {
+            match self.cache.get(object) {
+                // What a watch still says of it must not revive it for those who select.
+                Some(Entry::Absent { version }) if self.registry.is_selected_from(object) => {
+                    let tombstone = Timer::Tombstone(object.clone(), *version);
+                    self.set_timer(now + TOMBSTONE, tombstone);
+                }
+                _ => self.cache.remove(object),
+            }
+            let forgotten = self.expected.forget_object(object);
+            self.writes_seen(&forgotten, now);
+        } else if let Some(variants) = self.cache.variants_mut(object) {
+            variants.retain(|variant| wanted.contains(&variant.fields));
         }
     }
 }

@@ -5,8 +5,8 @@ use crate::clusters::{ClusterSource, ClusterState};
 use crate::failure::{Failure, FailureReason};
 use crate::name::{ClusterId, Version};
 use crate::query::Finding;
-use crate::registry::User;
 use crate::time::Time;
+use crate::users::User;
 use crate::watches::WatchState;
 
 impl Core {
@@ -99,6 +99,10 @@ impl Core {
             Some(Finding::Failed(failure)) => failure,
             Some(Finding::Matches(_)) | None => return,
         };
+        // A connection that is being made is of a kubeconfig that is there no longer.
+        if let Some(cluster) = self.clusters.get_mut(id) {
+            cluster.attempt += 1;
+        }
         self.fail_cluster(id, &failure, now);
     }
 
@@ -142,16 +146,7 @@ impl Core {
         for key in self.watches.of_cluster(id) {
             let ended = self.watches.end(&key, WatchState::Failed(failure.clone())).flatten();
             self.effects.extend(ended.map(Effect::StopWatch));
-            for query in self
-                .watches
-                .get(&key)
-                .into_iter()
-                .flat_map(|watch| &watch.queries)
-                .copied()
-                .collect::<Vec<_>>()
-            {
-                self.fail_query(query, failure, now);
-            }
+            self.fail_queries_of(&key, failure, now);
         }
     }
 }

@@ -2,27 +2,35 @@
 
 mod changes;
 mod connections;
+mod dependents;
+mod explain;
+mod namespaces;
+mod protections;
 mod queries;
 mod runs;
 mod streams;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::Cache;
 use crate::clusters::{ClusterSource, Clusters, KubeconfigKey};
 use crate::expected::ExpectedWrites;
-use crate::name::{ClusterId, ControllerId, Kind, ObjectKey, PrimaryKey, Version};
-use crate::primaries::{Primaries, RunId, WriteRecord};
-use crate::query::QueryId;
-use crate::query::{Finding, FoundObject};
-use crate::queue::Queue;
+use crate::name::{ClusterId, ControllerId, Kind, ObjectKey, ObjectName, PrimaryKey, Version};
+use crate::planted::Planted;
+use crate::primaries::{Primaries, RunId, WriteRecord, WrittenObject};
+use crate::query::{Finding, FoundObject, Query, QueryId};
+use crate::queue::{Queue, Ticket};
 use crate::reads::{ReadId, ReadRequest, Reads};
 use crate::registry::Registry;
+use crate::selector::Selector;
 use crate::time::Time;
+use crate::users::User;
 use crate::wake::Wake;
 use crate::watches::{WatchId, WatchKey, Watches};
+use dependents::{Concern, Concerns};
+use protections::Protections;
 
 /// What can be set.
 #[derive(Clone, Debug)]
@@ -79,6 +87,38 @@ pub enum Effect {
     },
     /// Let go of the connection to a cluster that nobody names any longer.
     Disconnect(ClusterId),
+    /// Ask a controller's plugin which primaries a change concerns. Answered by [`Core::dependents_found`] or
+    /// [`Core::dependents_failed`].
+    Dependents {
+        /// Which call.
+        call: CallId,
+        /// Whose plugin.
+        controller: ControllerId,
+        /// Which of its watches, by its place.
+        watch: usize,
+        /// The object before, and after.
+        before: Option<FoundObject>,
+        /// The object after.
+        after: Option<FoundObject>,
+    },
+    /// Take the finalizer that protects an object off it. Answered by [`Core::released`].
+    Release {
+        /// From which object.
+        object: ObjectKey,
+        /// Its uid.
+        uid: Arc<str>,
+        /// Which finalizer.
+        finalizer: Arc<str>,
+    },
+    /// Look through a kind for objects that carry a finalizer. Answered by [`Core::swept`].
+    Sweep {
+        /// In which cluster.
+        cluster: ClusterId,
+        /// Objects of which kind.
+        kind: Kind,
+        /// Which finalizer.
+        finalizer: Arc<str>,
+    },
     /// Run a primary. Answered by [`Core::references`] any number of times and, unless that parks the run, by
     /// [`Core::finish`].
     Run {
@@ -94,7 +134,18 @@ pub enum Effect {
         wakes: Vec<Wake>,
         /// What the last run's writes came to.
         last_writes: Option<WriteRecord>,
+        /// It runs in circles, so it was delayed.
+        slowed: Option<Slowed>,
     },
+}
+
+/// Why a run was delayed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slowed {
+    /// For how long.
+    pub delay: Duration,
+    /// The primaries that wake each other, if they do. Otherwise somebody else sets back what this one writes.
+    pub circle: Vec<PrimaryKey>,
 }
 
 /// The answer to the queries that a run names.
@@ -108,6 +159,121 @@ pub enum References {
     Unsettled,
     /// The primary has gone, or its controller. The run is over.
     Gone,
+}
+
+/// What a run names, once a round.
+#[derive(Clone, Debug, Default)]
+pub struct ReferenceSet {
+    /// The whole set of queries.
+    pub queries: Vec<Query>,
+    /// Strings under which `dependents` can find the primary.
+    pub join_keys: Vec<Arc<str>>,
+    /// Whether the set is complete, so that no further round follows.
+    pub complete: bool,
+}
+
+impl ReferenceSet {
+    /// A set that no further round follows.
+    pub fn complete(queries: Vec<Query>) -> Self {
+        ReferenceSet {
+            queries,
+            join_keys: Vec::new(),
+            complete: true,
+        }
+    }
+}
+
+/// What is told of a run that is over.
+#[derive(Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub result: RunResult,
+    /// What became of its writes.
+    pub last_writes: Option<WriteRecord>,
+    /// Objects as they were after its writes.
+    pub written: Vec<WrittenObject>,
+    /// Objects that had to be written though nothing else was wanted of them than the last time: somebody sets them back.
+    pub reverted: Vec<ObjectKey>,
+}
+
+impl Finished {
+    /// Of a run that wrote nothing.
+    pub fn new(result: RunResult) -> Self {
+        Finished {
+            result,
+            last_writes: None,
+            written: Vec::new(),
+            reverted: Vec::new(),
+        }
+    }
+}
+
+/// A controller to attach.
+#[derive(Clone, Debug)]
+pub struct Attachment {
+    /// In which cluster its primaries are.
+    pub cluster: ClusterId,
+    /// Of which kind they are.
+    pub kind: Kind,
+    /// Which of them they are.
+    pub selector: Selector,
+    /// What is watched for `dependents`. Calls name a watch by its place in this list.
+    pub watches: Vec<Query>,
+    /// The finalizer that protects objects. Controllers that share one count together.
+    pub protection: Arc<str>,
+}
+
+impl Attachment {
+    /// A controller of all objects of a kind.
+    pub fn new(cluster: ClusterId, kind: Kind) -> Self {
+        Attachment {
+            cluster,
+            kind,
+            selector: Selector::everything(),
+            watches: Vec::new(),
+            protection: "patchbay.dev/protection".into(),
+        }
+    }
+}
+
+/// Primaries that a change concerns, as `dependents` tells them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Dependent {
+    /// One by name.
+    Primary(ObjectName),
+    /// All whose labels match.
+    Labels(Selector),
+    /// All that published this join key.
+    JoinKey(Arc<str>),
+}
+
+/// One call of `dependents`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(pub u64);
+
+/// An object to protect, as the cache knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protection {
+    /// It is not there, or is being deleted and does not carry the finalizer: there is nothing to hold on to.
+    Gone,
+    /// It carries the finalizer.
+    Held,
+    /// It does not.
+    Bare {
+        /// Its uid.
+        uid: Arc<str>,
+    },
+    /// No query of the run finds it.
+    Unqueried,
+}
+
+/// What a primary that goes was the last to protect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Releases {
+    /// These objects, with their uids, are to be released first.
+    Now(Vec<(ObjectKey, Arc<str>)>),
+    /// It is not known yet who else protects them. The run is over; the primary runs again once it is.
+    Later,
 }
 
 /// How a run ended.
@@ -130,19 +296,46 @@ pub enum RunResult {
 }
 
 enum Timer {
-    Primary(PrimaryKey),
+    /// A run is due.
+    Primary(Arc<PrimaryKey>),
+    /// A run was put off.
+    Slowed(Arc<PrimaryKey>),
+    /// A watch that failed is tried again.
     Watch(WatchKey),
+    /// A watch that is no longer needed, or by few, may end or give way.
     Linger(WatchKey),
+    /// A watch that was refused may be tried again.
+    Allow(WatchKey),
     Cluster(ClusterId),
-    Query(QueryId, u32),
-    Read(ReadRequest),
+    /// A query whose read failed is read again, unless it has been meanwhile.
+    Query(QueryId, u64),
+    /// An object is read again.
+    Read(ObjectKey),
     Tombstone(ObjectKey, Version),
+    /// A call of `dependents` that failed is made again.
+    Dependents(Concern),
+    /// A release that failed is tried again.
+    Release(ObjectKey, Arc<str>),
 }
 
 struct Controller {
     cluster: ClusterId,
     kind: Kind,
     primaries: QueryId,
+    /// The queries that its plugin's declared watches are.
+    declared: Vec<QueryId>,
+    /// Which of them have been listed, or could not be. Primaries do not run before.
+    listed: Vec<bool>,
+    /// The finalizer by which it protects objects.
+    protection: Arc<str>,
+    /// Primaries by the join keys that they published.
+    joins: HashMap<Arc<str>, BTreeSet<Arc<PrimaryKey>>>,
+    /// Primaries that were there when it was attached and have not said yet what they depend on.
+    unasked: usize,
+    /// Those that have not said so yet with all answers before them.
+    unsighted: usize,
+    /// All of them have. It stays so: whatever appears later has nothing from before.
+    complete: bool,
 }
 
 /// The state machine. Every method takes what happened and the time at which it did; [`Core::poll`] then gives what is
@@ -158,13 +351,22 @@ pub struct Core {
     clusters: Clusters,
     watches: Watches,
     reads: Reads,
-    controllers: HashMap<ControllerId, Controller>,
+    controllers: BTreeMap<ControllerId, Controller>,
     primaries: Primaries,
     expected: ExpectedWrites,
+    /// Runs that are about to write an object, or are writing it.
+    writing: HashMap<ObjectKey, Vec<RunId>>,
+    concerns: Concerns,
+    protections: Protections,
     queue: Queue,
+    /// Primaries that are queued, and wait until a cluster holds up fewer runs.
+    held: HashMap<ClusterId, VecDeque<(Ticket, Arc<PrimaryKey>)>>,
     effects: VecDeque<Effect>,
     timers: BTreeMap<(Time, u64), Timer>,
     timers_set: u64,
+    /// The bug that the simulation has switched on.
+    #[cfg(test)]
+    pub(crate) planted: Option<Planted>,
 }
 
 impl Core {
@@ -178,13 +380,34 @@ impl Core {
             clusters: Clusters::default(),
             watches: Watches::default(),
             reads: Reads::default(),
-            controllers: HashMap::new(),
+            controllers: BTreeMap::new(),
             primaries: Primaries::default(),
             expected: ExpectedWrites::default(),
+            writing: HashMap::new(),
+            concerns: Concerns::default(),
+            protections: Protections::default(),
             queue: Queue::default(),
+            held: HashMap::new(),
             effects: VecDeque::new(),
             timers: BTreeMap::new(),
             timers_set: 0,
+            #[cfg(test)]
+            planted: None,
+        }
+    }
+
+    /// Whether a bug is switched on, which none is but in tests.
+    #[cfg_attr(
+        not(test),
+        expect(clippy::unused_self, reason = "what is switched on is only there in tests")
+    )]
+    fn planted(&self, bug: Planted) -> bool {
+        #[cfg(test)]
+        return self.planted == Some(bug);
+        #[cfg(not(test))]
+        {
+            let _ = bug;
+            false
         }
     }
 
@@ -193,10 +416,11 @@ impl Core {
         if let Some(effect) = self.effects.pop_front() {
             return Some(effect);
         }
-        if let Some((id, request)) = self.reads.start(self.settings.reads_per_cluster) {
+        let newest = |request: &ReadRequest| self.watches.newest(request.cluster, &request.kind);
+        if let Some((id, request)) = self.reads.start(self.settings.reads_per_cluster, newest) {
             return Some(Effect::Read(id, request));
         }
-        self.next_run()
+        self.next_call().or_else(|| self.next_run())
     }
 
     /// When [`Core::tick`] is to be called next.
@@ -210,47 +434,82 @@ impl Core {
             && entry.key().0 <= now
         {
             match entry.remove() {
-                Timer::Primary(key) => self.primary_due(&key),
+                Timer::Primary(key) => self.primary_due(&key, now),
+                Timer::Slowed(key) => self.slowed_due(&key),
                 Timer::Watch(key) => self.retry_watch(&key),
                 Timer::Linger(key) => self.watch_lingered(&key, now),
+                Timer::Allow(key) => self.watches.allow(&key),
                 Timer::Cluster(id) => self.cluster_due(id, now),
-                Timer::Query(id, round) => self.retry_query(id, round),
-                Timer::Read(request) => self.retry_read(request),
+                Timer::Query(id, round) => self.retry_query(id, round, now),
+                Timer::Read(object) => self.retry_read(&object),
                 Timer::Tombstone(object, version) => self.forget_tombstone(&object, version),
+                Timer::Dependents(concern) => self.retry_call(&concern),
+                Timer::Release(object, finalizer) => self.retry_release(&object, &finalizer),
             }
         }
     }
 
     /// Attaches a controller: every object of the kind in the cluster becomes a primary.
-    pub fn attach(&mut self, id: ControllerId, cluster: ClusterId, kind: Kind, selector: crate::Selector, now: Time) {
-        let query = crate::Query {
+    pub fn attach(&mut self, id: ControllerId, attachment: Attachment, now: Time) {
+        let Attachment {
+            cluster,
+            kind,
+            selector,
+            watches,
+            protection,
+        } = attachment;
+        let query = Query {
             cluster,
             kind: kind.clone(),
-            target: crate::Target::Selected {
-                namespaces: crate::Namespaces::All,
-                selector,
-            },
+            target: crate::Target::selected(crate::Namespaces::All, crate::Criterion::Labels(selector)),
             fields: crate::Fields::Whole,
         };
-        let primaries = self.register(query, crate::registry::User::Controller(id), now);
+        let declared = (0..).zip(watches);
+        let declared = declared.map(|(place, query)| self.register(query, User::Declared(id, place), now));
+        let declared: Vec<QueryId> = declared.collect();
+        let listed = declared.iter().map(|id| !self.registry.is_pending(*id)).collect();
+        let primaries = self.register(query, User::Controller(id), now);
         self.controllers.insert(
             id,
             Controller {
                 cluster,
                 kind,
                 primaries,
+                declared,
+                listed,
+                protection,
+                joins: HashMap::new(),
+                unasked: 0,
+                unsighted: 0,
+                complete: false,
             },
         );
         self.primaries_found_already(id, now);
+        self.check_complete(id, now);
     }
 
-    /// Detaches a controller. Its primaries and what they depended on are forgotten; runs under way end as gone.
+    /// Detaches a controller. Its primaries and what they depended on are forgotten; runs under way end as gone. What
+    /// they protect stays protected.
     pub fn detach(&mut self, id: ControllerId, now: Time) {
+        self.protections.forget_controller(id);
+        self.concerns.forget_controller(id);
+        self.queue.remove(id);
         for key in self.primaries.of_controller(id) {
             self.forget_primary(&key, now);
         }
         if let Some(controller) = self.controllers.remove(&id) {
-            self.unregister(controller.primaries, &crate::registry::User::Controller(id), now);
+            self.unregister(controller.primaries, &User::Controller(id), now);
+            for (place, query) in (0..).zip(controller.declared) {
+                self.unregister(query, &User::Declared(id, place), now);
+            }
+        }
+    }
+
+    /// Runs all primaries of a controller again, since its plugin was replaced. What they depend on and what wakes them
+    /// stays as it is.
+    pub fn swapped(&mut self, id: ControllerId, now: Time) {
+        for key in self.primaries.of_controller(id) {
+            self.run_sometime(&key, Wake::Swapped, now);
         }
     }
 
@@ -288,24 +547,30 @@ impl Core {
             .is_some_and(|controller| !self.registry.is_pending(controller.primaries))
     }
 
+    /// Whether all primaries that were there when a controller was attached have said what they depend on.
+    pub fn is_complete(&self, id: ControllerId) -> bool {
+        self.controllers.get(&id).is_some_and(|controller| controller.complete)
+    }
+
     /// The version at which the cache holds an object, if it does.
     pub fn observed(&self, object: &ObjectKey) -> Option<Version> {
-        Some(self.cache.get(object)?.present()?.metadata.version)
+        Some(self.cache.present(object)?.metadata.version)
     }
 
     /// The uid of an object that the cache holds.
     pub fn uid(&self, object: &ObjectKey) -> Option<&Arc<str>> {
-        Some(&self.cache.get(object)?.present()?.metadata.uid)
+        Some(&self.cache.present(object)?.metadata.uid)
     }
 
     /// Counts, for metrics and for tests that nothing is held for what has gone.
     pub fn counts(&self) -> Counts {
         Counts {
             primaries: self.primaries.len(),
-            queued: self.queue.len(),
+            queued: self.primaries.queued(),
             running: self.primaries.running(),
             queries: self.registry.len(),
             watches: self.watches.len(),
+            reads: self.reads.len(),
             objects: self.cache.len(),
             clusters: self.clusters.len(),
         }
@@ -345,6 +610,8 @@ pub struct Counts {
     pub queries: usize,
     /// Watches, those that linger included.
     pub watches: usize,
+    /// Reads that wait or are under way.
+    pub reads: usize,
     /// Objects in the cache.
     pub objects: usize,
     /// Clusters, the host's included.

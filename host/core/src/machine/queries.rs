@@ -3,61 +3,83 @@
 use std::sync::Arc;
 
 use super::{Core, Effect, Timer};
-use crate::cache::Entry;
+use crate::cache::Object;
 use crate::clusters::ClusterState;
 use crate::failure::Failure;
 use crate::name::{ObjectKey, Version};
-use crate::query::QueryId;
-use crate::query::{Fields, Finding, FoundObject, Namespaces, Query, Target};
-use crate::reads::{ReadRequest, ReadScope, Waiting};
-use crate::registry::{QueryState, User};
+use crate::query::{Criterion, Finding, FoundObject, Namespaces, Query, QueryId, Target};
+use crate::reads::{Part, ReadScope, Waiting};
+use crate::registry::{QueryState, Registered, Was};
+use crate::selector::Selector;
 use crate::time::Time;
+use crate::users::User;
 use crate::wake::Wake;
-use crate::watches::{WatchKey, WatchState};
+use crate::watches::{Content, FEW, Scope, WatchKey, WatchState, content_of, needs};
 
 impl Core {
     /// Adds a user to a query. A new query is watched at once, and read as soon as its watches stand.
     pub(super) fn register(&mut self, query: Query, user: User, now: Time) -> QueryId {
         let (id, new) = self.registry.add(query, user);
-        if !new {
-            return id;
-        }
-        let Some(query) = self.registry.get(id).map(|entry| entry.query.clone()) else {
+        let Some(query) = self.registry.query(id).filter(|_| new) else {
             return id;
         };
         self.use_cluster(query.cluster, now);
-        for key in self.watches.needed(&query) {
-            if self.watches.add(&key, id) {
-                self.start_watch(&key);
+        if let Target::Selected(selection) = &query.target {
+            self.cache.track(query.cluster, &query.kind, &selection.criterion);
+            if let Namespaces::Selected(selector) = &selection.namespaces {
+                self.follow_namespaces(id, query.cluster, selector, now);
+                return id;
             }
         }
-        let states: Vec<WatchState> = self.watch_states(id, &query);
-        if let Some(failure) = states.iter().find_map(failure) {
-            self.set_query_state(id, QueryState::Failed(failure.clone()));
-        } else if states.is_empty() {
-            // It looks nowhere, so it finds nothing.
-            let floor = Version::default();
-            self.set_query_state(id, QueryState::Ready { floor });
-        } else if states.iter().all(stands) {
-            self.begin_reads(id, &query);
-        }
+        self.attach_query(id, now);
+        self.evaluate(id, now);
         id
     }
 
     /// Takes a user off a query; with the last one the query goes, and all that was held for it.
     pub(super) fn unregister(&mut self, id: QueryId, user: &User, now: Time) {
-        let Some(query) = self.registry.remove(id, user) else {
+        let Some(entry) = self.registry.remove(id, user) else {
             return;
         };
+        let query = &entry.query;
         self.reads.forget_query(id, query.cluster);
-        self.forget_found(&query);
-        for key in self.watches.remove_query(id, query.cluster, &query.kind) {
-            self.set_timer(now + self.settings.linger, Timer::Linger(key));
+        self.forget_found(&entry, now);
+        if let Target::Selected(selection) = &query.target {
+            self.cache.untrack(query.cluster, &query.kind, &selection.criterion);
+        }
+        for key in self.watches.detach(id, query.cluster, &query.kind) {
+            self.let_linger(key, now);
+        }
+        if let Some(selected) = &entry.selected {
+            self.unregister(selected.query, &User::Namespaces(id), now);
         }
         self.release_cluster(query.cluster, now);
     }
 
-    fn start_watch(&mut self, key: &WatchKey) {
+    /// A watch that serves few queries, or none, is looked at after a while: it may end, or give way to narrower ones.
+    pub(super) fn let_linger(&mut self, key: WatchKey, now: Time) {
+        if self.watches.get(&key).is_some_and(|watch| watch.queries.len() <= FEW) {
+            self.set_timer(now + self.settings.linger, Timer::Linger(key));
+        }
+    }
+
+    /// Attaches a query to its watches, and starts those that are new.
+    pub(super) fn attach_query(&mut self, id: QueryId, now: Time) {
+        let Some(entry) = self.registry.get(id) else { return };
+        let attached = self.watches.attach(id, entry);
+        for key in attached.new {
+            self.start_watch(&key);
+            // What narrower watches serve moves to this one, and they fall when it stands.
+            for other in self.watches.served_by_narrower(&key) {
+                self.attach_query(other, now);
+            }
+        }
+        for key in attached.left {
+            self.let_linger(key, now);
+        }
+    }
+
+    pub(super) fn start_watch(&mut self, key: &WatchKey) {
         match self.clusters.get(key.cluster).map(|cluster| cluster.state.clone()) {
             Some(ClusterState::Connected) => self.restart_watch(key),
             Some(ClusterState::Failed(failure)) => {
@@ -74,102 +96,153 @@ impl Core {
         }
     }
 
+    /// Brings a query's state in line with its watches, after those have changed.
+    pub(super) fn evaluate(&mut self, id: QueryId, now: Time) {
+        let Some(entry) = self.registry.get(id) else { return };
+        if let Some(failure) = self.watches.failure(id, entry) {
+            self.fail_query(id, &failure, now);
+        } else if self.watches.all_stand(id, entry) {
+            self.begin_reads(id, now);
+        } else {
+            // What is being read is of watches that no longer suffice.
+            self.registry.begin_round(id);
+            self.set_pending(id);
+        }
+    }
+
     /// Reads a query for the first time, or once more after a gap in its watches.
-    pub(super) fn begin_reads(&mut self, id: QueryId, query: &Query) {
-        let scopes: Vec<ReadScope> = match &query.target {
-            Target::Named(name) => vec![ReadScope::Named(name.clone())],
-            Target::Selected {
-                namespaces: Namespaces::All,
-                selector,
-            } => {
-                vec![ReadScope::Selected {
-                    namespace: None,
-                    selector: selector.clone(),
-                }]
-            }
-            Target::Selected {
-                namespaces: Namespaces::Listed(names),
-                selector,
-            } => names
-                .iter()
-                .map(|name| ReadScope::Selected {
-                    namespace: Some(name.clone()),
-                    selector: selector.clone(),
-                })
-                .collect(),
+    pub(super) fn begin_reads(&mut self, id: QueryId, now: Time) {
+        let Some(entry) = self.registry.get(id) else { return };
+        let needs = needs(entry);
+        let ready = matches!(entry.state, QueryState::Ready { .. });
+        let round = self.registry.begin_round(id);
+        if needs.is_empty() {
+            // It looks nowhere, so it finds nothing.
+            return self.is_ready(id, Version::default(), now);
+        }
+        // The answers of one that is ready stay what they were until something else is read.
+        if !ready {
+            self.set_pending(id);
+        }
+        self.read_needs(Waiting { query: id, round }, &needs);
+    }
+
+    /// Reads what a query finds in some scopes. While it is pending, it waits for that.
+    fn read_needs(&mut self, waiting: Waiting, needs: &[Scope]) {
+        let Some(entry) = self.registry.get(waiting.query) else {
+            return;
         };
-        let Some(entry) = self.registry.get_mut(id) else { return };
-        entry.round = entry.round.wrapping_add(1);
+        let query = entry.query.clone();
+        let within: Vec<Scope> = needs
+            .iter()
+            .map(|need| {
+                let standing = self.watches.standing(waiting.query, entry, need);
+                standing.unwrap_or_else(|| need.clone())
+            })
+            .collect();
+        if let Some(QueryState::Pending { reads, .. }) =
+            self.registry.get_mut(waiting.query).map(|entry| &mut entry.state)
+        {
+            *reads += u32::try_from(needs.len()).unwrap_or(u32::MAX);
+        }
+        for (need, within) in needs.iter().zip(within) {
+            let part = Part {
+                scope: read_scope(&query, need),
+                content: content_of(&query),
+                waiting: Some(waiting),
+            };
+            self.reads.push(query.cluster, &query.kind, within, part);
+        }
+    }
+
+    /// Reads a query in namespaces that it did not look in before. Until that is done it has no answer.
+    pub(super) fn read_more(&mut self, id: QueryId, namespaces: Vec<Arc<str>>) {
+        let Some(entry) = self.registry.get(id) else { return };
         let waiting = Waiting {
             query: id,
             round: entry.round,
         };
-        // The answers of one that is ready stay what they were until something else is read.
-        if !matches!(entry.state, QueryState::Ready { .. }) {
-            entry.state = QueryState::Pending {
-                reads: scopes.len(),
+        if matches!(entry.state, QueryState::Ready { .. }) {
+            self.set_pending(id);
+        }
+        let needs: Vec<_> = namespaces.into_iter().map(Scope::Namespace).collect();
+        self.read_needs(waiting, &needs);
+    }
+
+    /// Makes a query wait for reads, none of which is asked for yet.
+    pub(super) fn set_pending(&mut self, id: QueryId) {
+        let Some(entry) = self.registry.get_mut(id) else { return };
+        entry.state = match entry.state {
+            QueryState::Ready { floor } => QueryState::Pending {
+                reads: 0,
+                floor: Some(floor),
+                was: Was::Ready,
+            },
+            QueryState::Pending { was, .. } => QueryState::Pending {
+                reads: 0,
                 floor: None,
-            };
-        }
-        for scope in scopes {
-            let mut fields = vec![query.fields.clone()];
-            if let ReadScope::Named(name) = &scope {
-                let object = query.object(name);
-                fields = self.registry.fields(self.registry.by_name(&object).iter().copied());
-            }
-            let request = ReadRequest {
-                cluster: query.cluster,
-                kind: query.kind.clone(),
-                scope,
-                fields,
-            };
-            self.reads.push(request, Some(waiting));
-        }
+                was,
+            },
+            QueryState::Failed(_) => QueryState::Pending {
+                reads: 0,
+                floor: None,
+                was: Was::Unanswered,
+            },
+        };
     }
 
     /// One of a query's reads is done. The last one of the present round makes it ready.
     pub(super) fn query_read(&mut self, waiting: Waiting, version: Version, now: Time) {
         let id = waiting.query;
-        let Some(entry) = self.registry.get_mut(id) else { return };
-        if entry.round != waiting.round {
+        let Some(entry) = self.registry.get_mut(id).filter(|entry| entry.round == waiting.round) else {
             return;
-        }
+        };
         entry.failures = 0;
-        match &mut entry.state {
-            QueryState::Ready { .. } => {}
-            // Its watch failed meanwhile. It is read again when that stands.
-            QueryState::Failed(_) => {}
-            QueryState::Pending { reads, floor } => {
-                let floor = *floor.insert(floor.map_or(version, |other| other.min(version)));
-                *reads = reads.saturating_sub(1);
-                if *reads == 0 {
-                    entry.state = QueryState::Ready { floor };
-                    self.tell_answered(id, now);
-                }
+        // If its watch failed meanwhile, it is read again when that stands.
+        if let QueryState::Pending { reads, floor, .. } = &mut entry.state {
+            let floor = *floor.insert(floor.map_or(version, |other| other.min(version)));
+            *reads = reads.saturating_sub(1);
+            if *reads == 0 {
+                self.is_ready(id, floor, now);
             }
         }
     }
 
-    /// Keeps a query pending until one more object, found in its reads, is up to date.
-    pub(super) fn await_object(&mut self, waiting: Option<Waiting>, object: &ObjectKey, fields: Vec<Fields>) {
-        if let Some(waiting) = waiting
-            && let Some(entry) = self.registry.get_mut(waiting.query)
-            && entry.round == waiting.round
-            && let QueryState::Pending { reads, .. } = &mut entry.state
-        {
-            *reads += 1;
-            let scope = ReadScope::Named(object.name.clone());
-            self.reads.push(
-                ReadRequest {
-                    cluster: object.cluster,
-                    kind: object.kind.clone(),
-                    scope,
-                    fields,
-                },
-                Some(waiting),
-            );
-        } else {
-            self.read_object(object, fields);
+    fn is_ready(&mut self, id: QueryId, floor: Version, now: Time) {
+        let Some(entry) = self.registry.get_mut(id) else { return };
+        let before = std::mem::replace(&mut entry.state, QueryState::Ready { floor });
+        match before {
+            QueryState::Ready { .. } => {}
+            QueryState::Pending { was, .. } => self.tell_answered(id, was != Was::Ready, now),
+            QueryState::Failed(_) => self.tell_answered(id, true, now),
+        }
+    }
+
+    /// Keeps those queries pending until one more object, found in their reads, is up to date, that find it.
+    pub(super) fn await_object(&mut self, parts: &[Part], object: &ObjectKey, finds: impl Fn(QueryId) -> bool) {
+        let mut awaited = false;
+        for waiting in parts.iter().filter_map(|part| part.waiting) {
+            let Some(entry) = self.registry.get_mut(waiting.query) else {
+                continue;
+            };
+            if entry.round != waiting.round || !finds(waiting.query) {
+                continue;
+            }
+            if let QueryState::Pending { reads, .. } = &mut entry.state {
+                *reads += 1;
+                awaited = true;
+                let part = Part {
+                    scope: ReadScope::Named(object.name.clone()),
+                    // Others may find it, too, and want more of it.
+                    content: Content::Whole,
+                    waiting: Some(waiting),
+                };
+                let within = Scope::Name(object.name.clone());
+                self.reads.push(object.cluster, &object.kind, within, part);
+            }
+        }
+        if !awaited {
+            self.read_object(object);
         }
     }
 
@@ -178,37 +251,29 @@ impl Core {
         let failed = QueryState::Failed(failure.clone());
         if entry.state != failed {
             entry.state = failed;
-            self.tell_answered(id, now);
+            self.tell_answered(id, true, now);
         }
     }
 
-    /// Tells a query's users that it has an answer, or a failure, or another failure.
-    fn tell_answered(&mut self, id: QueryId, now: Time) {
+    /// Tells a query's users that it has an answer, or a failure, or another failure. Those who know the answer already
+    /// are told only if they wait for it.
+    fn tell_answered(&mut self, id: QueryId, news: bool, now: Time) {
         let Some(entry) = self.registry.get(id) else { return };
-        let kind = entry.query.kind.clone();
+        let wake = Wake::Query {
+            query: entry.query.clone(),
+        };
         let users: Vec<User> = entry.users.iter().cloned().collect();
         for user in users {
             match user {
-                User::Primary(key) if self.is_waiting(&key) => self.stop_waiting(&key),
-                User::Primary(key) => self.wake(&key, Wake::Query { kind: kind.clone() }),
-                User::Controller(_) | User::Watch(_) => {}
+                User::Primary(key) if self.is_waiting(&key) => self.stop_waiting(&key, now),
+                User::Primary(key) if news => self.wake(&key, wake.clone(), None, now),
+                User::Controller(controller) => self.check_complete(controller, now),
                 User::Cluster(cluster) => self.kubeconfig_changed(cluster, now),
+                User::Namespaces(query) => self.namespaces_changed(query, None, now),
+                User::Declared(controller, watch) => self.declared_listed(controller, watch),
+                User::Primary(_) | User::Watch(_) => {}
             }
         }
-    }
-
-    fn set_query_state(&mut self, id: QueryId, state: QueryState) {
-        if let Some(entry) = self.registry.get_mut(id) {
-            entry.state = state;
-        }
-    }
-
-    pub(super) fn watch_states(&self, id: QueryId, query: &Query) -> Vec<WatchState> {
-        let keys = self.watches.of_query(id, query);
-        keys.iter()
-            .filter_map(|key| self.watches.get(key))
-            .map(|watch| watch.state.clone())
-            .collect()
     }
 
     /// What a query finds now; none while it is pending.
@@ -217,45 +282,53 @@ impl Core {
         match &entry.state {
             QueryState::Pending { .. } => None,
             QueryState::Failed(failure) => Some(Finding::Failed(failure.clone())),
-            QueryState::Ready { .. } => Some(self.look_up(&entry.query)),
+            QueryState::Ready { .. } => Some(self.look_up(entry)),
         }
     }
 
-    fn look_up(&self, query: &Query) -> Finding {
-        let found = |object: &crate::cache::Object| {
-            let text: Arc<str> = object.text(&query.fields)?.clone();
-            Some(FoundObject {
-                cluster: query.cluster,
-                version: object.metadata.version,
-                text,
-            })
-        };
+    fn look_up(&self, entry: &Registered) -> Finding {
+        let query = &entry.query;
         match &query.target {
             Target::Named(name) => {
-                let key = query.object(name);
-                match self.cache.get(&key).and_then(Entry::present).and_then(found) {
+                let present = self.cache.present(&query.object(name));
+                match present.and_then(|object| found(query, object)) {
                     Some(object) => Finding::Found(object),
                     None => Finding::Missing,
                 }
             }
-            Target::Selected { namespaces, selector } => Finding::Matches(
+            Target::Selected(selection) => Finding::Matches(
                 self.cache
-                    .present(query.cluster, &query.kind, namespaces)
-                    .filter(|(_, object)| selector.matches(&object.metadata.labels))
-                    .filter_map(|(_, object)| found(object))
+                    .selected(query.cluster, &query.kind, &selection.criterion)
+                    .filter(|(name, _)| entry.looks_in(name.namespace.as_ref()))
+                    .filter_map(|(_, object)| found(query, object))
                     .collect(),
             ),
         }
     }
 }
 
-pub(super) fn stands(state: &WatchState) -> bool {
-    matches!(state, WatchState::Standing(_))
+/// An object as a query declared it.
+pub(super) fn found(query: &Query, object: &Object) -> Option<FoundObject> {
+    Some(FoundObject {
+        cluster: query.cluster,
+        version: object.metadata.version,
+        text: object.text(&query.fields)?.clone(),
+    })
 }
 
-fn failure(state: &WatchState) -> Option<&Failure> {
-    match state {
-        WatchState::Failed(failure) => Some(failure),
-        _ => None,
-    }
+/// What to read for a query's need.
+fn read_scope(query: &Query, need: &Scope) -> ReadScope {
+    let selector = match &query.target {
+        Target::Named(name) => return ReadScope::Named(name.clone()),
+        Target::Selected(selection) => match &selection.criterion {
+            Criterion::Labels(selector) => selector.clone(),
+            // The API server does not filter by owner.
+            Criterion::Owner(_) => Selector::everything(),
+        },
+    };
+    let namespace = match need {
+        Scope::Namespace(namespace) => Some(namespace.clone()),
+        Scope::All | Scope::Name(_) => None,
+    };
+    ReadScope::Selected { namespace, selector }
 }

@@ -1,17 +1,20 @@
 //! Primaries: woken, run, answered, done.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Core, Effect, References, RunResult, Timer};
-use crate::cache::{Entry, Object};
-use crate::name::{ControllerId, ObjectKey, PrimaryKey};
-use crate::primaries::{Due, Job, Primary, RunId, WriteRecord, WrittenObject};
-use crate::query::QueryId;
-use crate::query::{Fields, FoundObject, Query};
+use super::{Core, Effect, Finished, ReferenceSet, References, RunResult, Slowed, Timer};
+use crate::cache::Object;
+use crate::circles::Way;
+use crate::expected::Expected;
+use crate::name::{ClusterId, ControllerId, ObjectKey, PrimaryKey};
+use crate::planted::Planted;
+use crate::primaries::{Due, Job, Primary, Run, RunId, WrittenObject};
+use crate::query::{Fields, Finding, FoundObject, QueryId, Target};
 use crate::queue::Priority;
-use crate::registry::User;
 use crate::time::Time;
+use crate::users::User;
 use crate::wake::Wake;
 
 /// A plugin that asks to run again and again gets no more than this.
@@ -21,29 +24,77 @@ const SOONEST: Duration = Duration::from_millis(100);
 const PARKED_IN_A_ROW: u32 = 32;
 
 impl Core {
-    /// Queues a primary, or makes it run once more if it is running.
-    pub(super) fn wake(&mut self, key: &PrimaryKey, wake: Wake) {
-        if let Some(primary) = self.primaries.get_mut(key) {
-            primary.note(wake);
-            self.enqueue(key, Priority::Normal);
-        }
-    }
-
-    fn enqueue(&mut self, key: &PrimaryKey, priority: Priority) {
+    /// Queues a primary, or makes it run once more if it is running. `way` is how the wake came, if a run's write caused it:
+    /// one that came in circles waits.
+    pub(super) fn wake(&mut self, key: &PrimaryKey, wake: Wake, way: Option<Arc<Way>>, now: Time) {
+        let most = self.settings.retry_most;
         let Some(primary) = self.primaries.get_mut(key) else {
             return;
         };
-        match primary.job {
-            Job::Idle => {
-                primary.job = Job::Queued(priority);
-                self.queue.push(key.clone(), priority);
+        let circle = way.as_ref().and_then(|way| way.delay(key, most));
+        let reverted = match (&primary.reverted, wake.object()) {
+            (Some(reverted), Some(object)) => reverted.delay(object, now, most),
+            _ => None,
+        };
+        let delay = circle.max(reverted);
+        if primary.wakes.is_empty() || delay.is_none() {
+            primary.delay = delay;
+        } else if primary.delay.is_some() {
+            primary.delay = primary.delay.max(delay);
+        }
+        primary.note(wake);
+        match way {
+            Some(way) if !primary.new_way => primary.way = Way::longer(primary.way.take(), Some(way)),
+            Some(_) => {}
+            None => (primary.way, primary.new_way) = (None, true),
+        }
+        self.schedule(key, Priority::Normal, now);
+    }
+
+    /// Runs a primary when nothing else is to be done.
+    pub(super) fn run_sometime(&mut self, key: &PrimaryKey, wake: Wake, now: Time) {
+        if let Some(primary) = self.primaries.get_mut(key) {
+            primary.delay = None;
+            primary.note(wake);
+            self.schedule(key, Priority::Low, now);
+        }
+    }
+
+    /// Gives a primary that has been woken its place in the queue, or the time until it may have one.
+    fn schedule(&mut self, key: &PrimaryKey, priority: Priority, now: Time) {
+        let Some(shared) = self.primaries.shared(key) else {
+            return;
+        };
+        let Some(primary) = self.primaries.get_mut(key) else {
+            return;
+        };
+        let delay = primary.delay;
+        match (&primary.job, delay) {
+            (Job::Idle, Some(delay)) => {
+                let timer = self.set_timer(now + delay, Timer::Slowed(shared));
+                if let Some(primary) = self.primaries.get_mut(key) {
+                    primary.job = Job::Slowed(timer);
+                }
             }
-            Job::Queued(Priority::Low) if priority == Priority::Normal => {
-                primary.job = Job::Queued(Priority::Normal);
-                self.queue.raise(key);
+            (Job::Slowed(timer), None) => {
+                self.timers.remove(timer);
+                primary.job = Job::Queued(priority, self.queue.push(shared, priority));
+            }
+            (Job::Idle, None) => primary.job = Job::Queued(priority, self.queue.push(shared, priority)),
+            (Job::Queued(Priority::Low, _), None) if priority == Priority::Normal => {
+                primary.job = Job::Queued(priority, self.queue.push(shared, priority));
             }
             // It runs with the newest answers anyway, or once more when this run ends.
-            Job::Queued(_) | Job::Running(_) | Job::Waiting => {}
+            (Job::Queued(..) | Job::Running(_) | Job::Waiting | Job::Slowed(_), _) => {}
+        }
+    }
+
+    pub(super) fn slowed_due(&mut self, key: &Arc<PrimaryKey>) {
+        if let Some(primary) = self.primaries.get_mut(key)
+            && matches!(primary.job, Job::Slowed(_))
+        {
+            let priority = Priority::Normal;
+            primary.job = Job::Queued(priority, self.queue.push(key.clone(), priority));
         }
     }
 
@@ -53,6 +104,7 @@ impl Core {
         key: PrimaryKey,
         after: Option<&Object>,
         wake: Wake,
+        way: Option<Arc<Way>>,
         own_write: bool,
         now: Time,
     ) {
@@ -62,11 +114,7 @@ impl Core {
         let known = self.primaries.get(&key).map(|primary| primary.uid.clone());
         if known.as_ref() != Some(&after.metadata.uid) {
             self.forget_primary(&key, now);
-            let primary = Primary {
-                uid: after.metadata.uid.clone(),
-                ..Primary::default()
-            };
-            self.primaries.insert(key.clone(), primary);
+            self.add_primary(&key, after.metadata.uid.clone());
         } else if own_write {
             return;
         }
@@ -77,46 +125,112 @@ impl Core {
             primary.job = Job::Idle;
             primary.parked = 0;
         }
-        self.wake(&key, wake);
+        self.wake(&key, wake, way, now);
+    }
+
+    fn add_primary(&mut self, key: &PrimaryKey, uid: Arc<str>) {
+        let Some(controller) = self.controllers.get_mut(&key.controller) else {
+            return;
+        };
+        // What appears later cannot have protected anything before.
+        let new = controller.complete;
+        controller.unasked += usize::from(!new);
+        controller.unsighted += usize::from(!new);
+        let primary = Primary {
+            uid,
+            asked: new,
+            sighted: new,
+            decided: new,
+            ..Primary::default()
+        };
+        self.primaries.insert(key.clone(), primary);
+    }
+
+    /// A primary has said for the first time what it depends on, or will not.
+    fn has_asked(&mut self, key: &PrimaryKey, now: Time) {
+        let asked = self
+            .primaries
+            .get_mut(key)
+            .is_none_or(|primary| std::mem::replace(&mut primary.asked, true));
+        if !asked {
+            self.one_asked(key.controller, now);
+        }
+    }
+
+    fn one_asked(&mut self, id: ControllerId, now: Time) {
+        if let Some(controller) = self.controllers.get_mut(&id) {
+            controller.unasked = controller.unasked.saturating_sub(1);
+            self.check_complete(id, now);
+        }
+    }
+
+    /// A primary has said for the first time what it depends on, with all answers before it.
+    fn is_sighted(&mut self, key: &PrimaryKey, now: Time) {
+        let sighted = self
+            .primaries
+            .get_mut(key)
+            .is_none_or(|primary| std::mem::replace(&mut primary.sighted, true));
+        if !sighted {
+            self.one_sighted(key.controller, now);
+        }
+    }
+
+    fn one_sighted(&mut self, id: ControllerId, now: Time) {
+        if let Some(controller) = self.controllers.get_mut(&id) {
+            controller.unsighted = controller.unsighted.saturating_sub(1);
+            if controller.unsighted == 0 {
+                let finalizer = controller.protection.clone();
+                self.release_all_unused(&finalizer, now);
+            }
+        }
     }
 
     /// The last run's write of an object has been seen. Once all have been, the primary may have asked to run again.
-    pub(super) fn write_seen(&mut self, key: &PrimaryKey) {
+    pub(super) fn write_seen(&mut self, key: &PrimaryKey, now: Time) {
         let all_seen = !self.expected.any_of(key);
         if let Some(primary) = self.primaries.get_mut(key)
-            && primary.again
             && all_seen
+            && let Some(way) = primary.again.take()
         {
-            primary.again = false;
-            self.wake(key, Wake::Written);
+            self.wake(key, Wake::Written, Some(way), now);
         }
     }
 
     /// Objects that are cached already become primaries of a controller that has just been attached.
     pub(super) fn primaries_found_already(&mut self, id: ControllerId, now: Time) {
-        let Some(controller) = self.controllers.get(&id) else {
+        let Some(query) = self
+            .controllers
+            .get(&id)
+            .and_then(|controller| self.registry.query(controller.primaries))
+        else {
             return;
         };
-        let Some(query) = self.registry.get(controller.primaries).map(|entry| entry.query.clone()) else {
+        let Target::Selected(selection) = &query.target else {
             return;
         };
-        let namespaces = crate::Namespaces::All;
         let found: Vec<_> = self
             .cache
-            .present(query.cluster, &query.kind, &namespaces)
+            .selected(query.cluster, &query.kind, &selection.criterion)
+            .filter(|(_, object)| object.text(&query.fields).is_some())
             .map(|(name, object)| (name.clone(), object.clone()))
-            .filter(|(name, object)| query.matches(&query.object(name), &object.metadata))
             .collect();
         for (name, object) in found {
             let wake = Wake::Object {
                 object: query.object(&name),
                 version: Some(object.metadata.version),
+                query: query.clone(),
+                before: None,
+                after: object.text(&query.fields).cloned(),
             };
-            self.primary_changed(PrimaryKey { controller: id, name }, Some(&object), wake, false, now);
+            let key = PrimaryKey { controller: id, name };
+            self.primary_changed(key, Some(&object), wake, None, false, now);
         }
     }
 
     pub(super) fn forget_primary(&mut self, key: &PrimaryKey, now: Time) {
+        let Some(shared) = self.primaries.shared(key) else {
+            return;
+        };
         let Some(primary) = self.primaries.remove(key) else {
             return;
         };
@@ -125,53 +239,170 @@ impl Core {
         }
         self.expected.forget(key);
         let mut queries: BTreeSet<QueryId> = primary.queries.into_iter().collect();
+        let (mut joins, mut protects) = (primary.join_keys, primary.protects);
         match primary.job {
-            Job::Queued(_) => self.queue.remove(key),
-            Job::Running(run) => queries.extend(run.named),
-            Job::Idle | Job::Waiting => {}
+            Job::Running(run) => {
+                self.stop_writing(&run);
+                queries.extend(run.named);
+                joins.extend(run.join_keys);
+                protects.extend(run.protects);
+            }
+            Job::Slowed(timer) => {
+                self.timers.remove(&timer);
+            }
+            Job::Idle | Job::Queued(..) | Job::Waiting => {}
         }
+        self.forget_joins(&shared, &joins);
+        self.forget_leaving(&shared);
+        self.unprotect(key, &protects);
         for query in queries {
-            self.unregister(query, &User::Primary(key.clone()), now);
+            self.unregister(query, &User::Primary(shared.clone()), now);
+        }
+        if !primary.asked {
+            self.one_asked(key.controller, now);
+        }
+        if !primary.sighted {
+            self.one_sighted(key.controller, now);
+        }
+        if !primary.decided {
+            self.has_decided(key, now);
         }
     }
 
     pub(super) fn next_run(&mut self) -> Option<Effect> {
         while self.primaries.running() < self.settings.runs {
-            let key = self.queue.pop()?;
-            if let Some(effect) = self.begin_run(key) {
+            // A controller leaves some permits to others, however many primaries of its are ready.
+            let most = (self.settings.runs * 3 / 4).max(1);
+            let may_run = |id: ControllerId| {
+                let listed = self
+                    .controllers
+                    .get(&id)
+                    .is_none_or(|controller| controller.listed.iter().all(|listed| *listed));
+                listed && self.primaries.running_in(id) < most
+            };
+            let (ticket, key) = self.queue.pop(may_run)?;
+            let current = self
+                .primaries
+                .get(&key)
+                .is_some_and(|primary| matches!(primary.job, Job::Queued(_, held) if held == ticket));
+            if !current {
+                continue;
+            }
+            let clusters = self.clusters_of(&key);
+            if let Some(full) = clusters.iter().copied().find(|cluster| self.is_full(*cluster)) {
+                self.held.entry(full).or_default().push_back((ticket, key));
+                // The others may have had a permit for it.
+                for cluster in clusters {
+                    if !self.is_full(cluster) {
+                        self.unhold(cluster);
+                    }
+                }
+            } else if let Some(effect) = self.begin_run(&key, clusters) {
                 return Some(effect);
             }
         }
         None
     }
 
-    fn begin_run(&mut self, key: PrimaryKey) -> Option<Effect> {
-        let Some((object, deleting)) = self.primary_object(&key) else {
-            if let Some(primary) = self.primaries.get_mut(&key) {
+    /// The clusters that a run of a primary may have to wait for, but for the host's, of which all runs are.
+    fn clusters_of(&self, key: &PrimaryKey) -> Vec<ClusterId> {
+        let queries = self.primaries.get(key).map(|primary| primary.queries.as_slice());
+        let queried = queries
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|id| self.registry.get(*id))
+            .map(|entry| entry.query.cluster);
+        let home = self
+            .controllers
+            .get(&key.controller)
+            .map(|controller| controller.cluster);
+        let clusters: BTreeSet<ClusterId> = queried.chain(home).filter(|id| *id != ClusterId::HOST).collect();
+        clusters.into_iter().collect()
+    }
+
+    /// Whether so many runs may wait for a cluster that further ones must not begin: it may hang, and the others do not.
+    fn is_full(&self, cluster: ClusterId) -> bool {
+        self.primaries.running_at(cluster) >= (self.settings.runs / 4).max(1)
+    }
+
+    /// Queues a primary again that was held up by a cluster.
+    fn unhold(&mut self, cluster: ClusterId) {
+        let Some(held) = self.held.get_mut(&cluster) else {
+            return;
+        };
+        while let Some((ticket, key)) = held.pop_front() {
+            if let Some(primary) = self.primaries.get_mut(&key)
+                && let Job::Queued(priority, current) = primary.job
+                && current == ticket
+            {
+                primary.job = Job::Queued(priority, self.queue.push(key, priority));
+                break;
+            }
+        }
+        if held.is_empty() {
+            self.held.remove(&cluster);
+        }
+    }
+
+    fn begin_run(&mut self, key: &Arc<PrimaryKey>, clusters: Vec<ClusterId>) -> Option<Effect> {
+        let Some((object, deleting)) = self.primary_object(key) else {
+            if let Some(primary) = self.primaries.get_mut(key) {
                 primary.job = Job::Idle;
             }
             return None;
         };
         // A newer run sees what the last one wrote, or is woken by it.
-        self.expected.forget(&key);
-        let run = self.primaries.begin_run(&key)?;
-        let primary = self.primaries.get_mut(&key)?;
-        primary.again = false;
+        self.expected.forget(key);
+        let primary = self.primaries.get_mut(key)?;
+        let way = primary.way.clone();
+        let slowed = primary.delay.take().map(|delay| Slowed {
+            delay,
+            circle: way.map(|way| way.circle(key)).unwrap_or_default(),
+        });
+        let run = self.primaries.begin_run(key, clusters)?;
+        let primary = self.primaries.get_mut(key)?;
+        (primary.again, primary.new_way) = (None, false);
         if let Some(due) = primary.due.take() {
             self.timers.remove(&due.timer);
         }
-        Some(Effect::Run {
+        let effect = Effect::Run {
             run,
             primary: object,
             deleting,
             wakes: std::mem::take(&mut primary.wakes),
             last_writes: primary.last_writes.clone(),
-            key,
-        })
+            slowed,
+            key: (**key).clone(),
+        };
+        // Its status, and its finalizer.
+        let own = self.primary_object_key(key);
+        self.about_to_write(run, own);
+        Some(effect)
+    }
+
+    /// Tells which objects a run is about to write. Changes of them meanwhile may be its own.
+    pub fn about_to_write(&mut self, id: RunId, objects: impl IntoIterator<Item = ObjectKey>) {
+        if let Some((_, run)) = self.primaries.run_mut(id) {
+            for object in objects {
+                self.writing.entry(object.clone()).or_default().push(id);
+                run.writing.push(object);
+            }
+        }
+    }
+
+    fn stop_writing(&mut self, run: &Run) {
+        for object in &run.writing {
+            if let Some(runs) = self.writing.get_mut(object) {
+                runs.retain(|other| *other != run.id);
+                if runs.is_empty() {
+                    self.writing.remove(object);
+                }
+            }
+        }
     }
 
     fn primary_object(&self, key: &PrimaryKey) -> Option<(FoundObject, bool)> {
-        let object = self.cache.get(&self.primary_key(key)?).and_then(Entry::present)?;
+        let object = self.cache.present(&self.primary_object_key(key)?)?;
         let found = FoundObject {
             cluster: self.controllers.get(&key.controller)?.cluster,
             version: object.metadata.version,
@@ -180,7 +411,8 @@ impl Core {
         Some((found, object.metadata.deleting))
     }
 
-    fn primary_key(&self, key: &PrimaryKey) -> Option<ObjectKey> {
+    /// The primary as an object of its cluster.
+    pub(super) fn primary_object_key(&self, key: &PrimaryKey) -> Option<ObjectKey> {
         let controller = self.controllers.get(&key.controller)?;
         Some(ObjectKey {
             cluster: controller.cluster,
@@ -191,20 +423,38 @@ impl Core {
 
     /// Tells the whole set of queries that a run names, once a round. They are registered before they are answered, so
     /// no change between the two can be missed.
-    pub fn references(&mut self, run: RunId, queries: Vec<Query>, now: Time) -> References {
+    pub fn references(&mut self, run: RunId, set: ReferenceSet, now: Time) -> References {
         let Some(key) = self.primaries.run_mut(run).map(|(key, _)| key.clone()) else {
-            self.primaries.end_run(run);
+            self.end_run(run);
             return References::Gone;
         };
-        let ids: Vec<QueryId> = queries
+        let ids: Vec<QueryId> = set
+            .queries
             .into_iter()
             .map(|query| self.register(query, User::Primary(key.clone()), now))
             .collect();
+        self.add_joins(&key, &set.join_keys);
         if let Some((_, run)) = self.primaries.run_mut(run) {
             run.named.extend(&ids);
             run.latest.clone_from(&ids);
+            run.join_keys.extend(set.join_keys.iter().cloned());
+            run.latest_joins = set.join_keys;
         }
-        if let Some(findings) = ids.iter().map(|id| self.finding(*id)).collect() {
+        if set.complete {
+            self.has_asked(&key, now);
+        }
+        if let Some(findings) = ids.iter().map(|id| self.finding(*id)).collect::<Option<Vec<_>>>() {
+            if !self.reach(run, &ids) {
+                return self.put_off(run, &key, now);
+            }
+            let blind = findings.iter().any(|finding| matches!(finding, Finding::Failed(_)));
+            if let Some((_, run)) = self.primaries.run_mut(run) {
+                run.blind = blind;
+            }
+            // With an answer that it lacks, it might ask for more.
+            if set.complete && !blind {
+                self.is_sighted(&key, now);
+            }
             return References::Answered(findings);
         }
         let Some(primary) = self.primaries.get_mut(&key) else {
@@ -214,11 +464,60 @@ impl Core {
             return References::Unsettled;
         }
         primary.parked += 1;
-        if let Job::Running(run) = std::mem::replace(&mut primary.job, Job::Waiting) {
-            unite(&mut primary.queries, run.named);
-        }
-        self.primaries.end_run(run);
+        self.park(run);
         References::Parked
+    }
+
+    /// Counts a run among those that may have to wait for the clusters of its queries. Not if one of these has enough.
+    fn reach(&mut self, run: RunId, queries: &[QueryId]) -> bool {
+        let clusters = queries
+            .iter()
+            .filter_map(|id| self.registry.get(*id))
+            .map(|entry| entry.query.cluster);
+        let new: BTreeSet<ClusterId> = clusters
+            .filter(|id| *id != ClusterId::HOST && !self.primaries.may_wait_for(run, *id))
+            .collect();
+        if new.iter().any(|cluster| self.is_full(*cluster)) {
+            return false;
+        }
+        for cluster in new {
+            self.primaries.reaches(run, cluster);
+        }
+        true
+    }
+
+    /// Ends a run that comes to a cluster which holds up enough of them. Its primary is queued, and held until there is a permit.
+    fn put_off(&mut self, run: RunId, key: &PrimaryKey, now: Time) -> References {
+        self.park(run);
+        self.stop_waiting(key, now);
+        References::Parked
+    }
+
+    /// Ends a run whose primary runs again once something is known.
+    pub(super) fn park(&mut self, id: RunId) {
+        let Some(key) = self.end_run(id) else { return };
+        let Some(primary) = self.primaries.get_mut(&key) else {
+            return;
+        };
+        match std::mem::replace(&mut primary.job, Job::Waiting) {
+            Job::Running(run) if run.id == id => {
+                unite(&mut primary.queries, run.named.clone());
+                unite(&mut primary.join_keys, run.join_keys.clone());
+                unite(&mut primary.protects, run.protects.clone());
+                // It goes on by the way that it came.
+                primary.way = Some(run.way.clone());
+                self.stop_writing(&run);
+            }
+            other => primary.job = other,
+        }
+    }
+
+    fn end_run(&mut self, id: RunId) -> Option<Arc<PrimaryKey>> {
+        let (key, clusters) = self.primaries.end_run(id)?;
+        for cluster in clusters {
+            self.unhold(cluster);
+        }
+        Some(key)
     }
 
     pub(super) fn is_waiting(&self, key: &PrimaryKey) -> bool {
@@ -228,94 +527,157 @@ impl Core {
     }
 
     /// Queues a primary that waits for answers, if it has them all.
-    pub(super) fn stop_waiting(&mut self, key: &PrimaryKey) {
+    pub(super) fn stop_waiting(&mut self, key: &PrimaryKey, now: Time) {
         let Some(primary) = self.primaries.get(key) else { return };
         if primary.queries.iter().any(|id| self.registry.is_pending(*id)) {
             return;
         }
         if let Some(primary) = self.primaries.get_mut(key) {
             primary.job = Job::Idle;
-            self.wake(key, Wake::Answered);
+            let way = primary.way.take();
+            self.wake(key, Wake::Answered, way, now);
         }
     }
 
     /// Tells how a run ended: what became of its writes, and the objects as they were after them.
-    pub fn finish(
-        &mut self,
-        run: RunId,
-        result: &RunResult,
-        last_writes: Option<WriteRecord>,
-        written: &[WrittenObject],
-        now: Time,
-    ) {
-        let Some(key) = self.primaries.end_run(run) else { return };
+    pub fn finish(&mut self, run: RunId, finished: Finished, now: Time) {
+        let Some(key) = self.end_run(run) else { return };
         let Some(primary) = self.primaries.get_mut(&key) else {
             return;
         };
         // The primary may have been deleted and created anew while this run was under way.
-        let Job::Running(ended) = &mut primary.job else { return };
-        if ended.id != run {
-            return;
+        let ended = match std::mem::take(&mut primary.job) {
+            Job::Running(ended) if ended.id == run => ended,
+            other => {
+                primary.job = other;
+                return;
+            }
+        };
+        let Finished {
+            result,
+            last_writes,
+            mut written,
+            reverted,
+        } = finished;
+        if ended.history_lost {
+            written.clear();
         }
-        let (named, latest) = (std::mem::take(&mut ended.named), std::mem::take(&mut ended.latest));
-        let written = if ended.history_lost { &[] } else { written };
-        primary.job = Job::Idle;
         primary.last_writes = last_writes;
         primary
             .wakes
             .retain(|wake| !written.iter().any(|written| written.own && wake.is_of(written)));
-
-        let mut dropped = BTreeSet::new();
-        if matches!(result, RunResult::Done { .. }) {
-            dropped.extend(std::mem::replace(&mut primary.queries, latest));
-            dropped.extend(named);
-            dropped.retain(|id| !primary.queries.contains(id));
-            primary.failures = 0;
-            primary.parked = 0;
-        } else {
-            // The repair of anything that this run or the last good one depended on must wake it.
-            unite(&mut primary.queries, named);
-            primary.failures += 1;
+        if !reverted.is_empty() {
+            primary.reverted.get_or_insert_default().again(reverted, now);
         }
-        let failures = primary.failures;
+        self.stop_writing(&ended);
+        self.replace_sets(&key, &ended, &result, now);
+        self.expect_events(&key, &written, &ended.way);
+        let unfinished = matches!(result, RunResult::Failed { permanent: false });
+        let Some(primary) = self.primaries.get_mut(&key) else {
+            return;
+        };
+        primary.blind = ended.blind;
+        let undecided = !primary.decided;
+        primary.decided |= !unfinished;
+        if !unfinished {
+            // One that cannot say what it depends on will not, until it changes.
+            self.has_asked(&key, now);
+            if !ended.blind {
+                self.is_sighted(&key, now);
+            }
+        }
+        if undecided {
+            self.has_decided(&key, now);
+        }
+        self.plan_next(&key, &result, &ended.way, now);
+    }
+
+    /// What a successful run named is what its primary depends on. After one that failed, the repair of anything that it or
+    /// the last good one depended on must wake it.
+    fn replace_sets(&mut self, key: &Arc<PrimaryKey>, ended: &Run, result: &RunResult, now: Time) {
+        let forgetful = self.planted(Planted::SetKeptAfterFailure);
+        let Some(primary) = self.primaries.get_mut(key) else {
+            return;
+        };
+        if !matches!(result, RunResult::Done { .. }) {
+            if forgetful {
+                let mut dropped: BTreeSet<QueryId> = ended.named.iter().copied().collect();
+                dropped.retain(|id| primary.queries.binary_search(id).is_err());
+                primary.failures += 1;
+                for query in dropped {
+                    self.unregister(query, &User::Primary(key.clone()), now);
+                }
+                return;
+            }
+            unite(&mut primary.queries, ended.named.clone());
+            unite(&mut primary.join_keys, ended.join_keys.clone());
+            unite(&mut primary.protects, ended.protects.clone());
+            primary.failures += 1;
+            return;
+        }
+        let mut latest = ended.latest.clone();
+        latest.sort_unstable();
+        latest.dedup();
+        let mut dropped: BTreeSet<QueryId> = std::mem::replace(&mut primary.queries, latest).into_iter().collect();
+        dropped.extend(&ended.named);
+        dropped.retain(|id| primary.queries.binary_search(id).is_err());
+        unite(&mut primary.join_keys, ended.join_keys.clone());
+        let unused = replace(&mut primary.join_keys, &ended.latest_joins);
+        let released = if ended.blind {
+            unite(&mut primary.protects, ended.protects.clone());
+            Vec::new()
+        } else {
+            replace(&mut primary.protects, &ended.protects)
+        };
+        primary.failures = 0;
+        primary.parked = 0;
+        self.forget_joins(key, &unused);
+        self.unprotect(key, &released);
         for query in dropped {
             self.unregister(query, &User::Primary(key.clone()), now);
         }
-        self.expect_events(&key, written);
-        self.plan_next(&key, result, failures, now);
     }
 
     /// Remembers a run's writes until their events come. Of objects that nobody asks for, none will.
-    fn expect_events(&mut self, key: &PrimaryKey, written: &[WrittenObject]) {
+    fn expect_events(&mut self, key: &Arc<PrimaryKey>, written: &[WrittenObject], way: &Arc<Way>) {
         for WrittenObject { object, metadata, own } in written {
             let seen = self
                 .cache
                 .get(object)
                 .is_some_and(|entry| entry.version() >= metadata.version);
-            if !seen && self.registry.matching(object, metadata).next().is_some() {
-                self.expected
-                    .insert(object.clone(), metadata.version, key.clone(), *own);
+            if !seen && !self.registry.matching(object, metadata).is_empty() {
+                let expected = Expected {
+                    version: metadata.version,
+                    writer: key.clone(),
+                    own: *own,
+                    way: way.clone(),
+                };
+                self.expected.insert(object.clone(), expected);
             }
         }
     }
 
-    fn plan_next(&mut self, key: &PrimaryKey, result: &RunResult, failures: u32, now: Time) {
+    fn plan_next(&mut self, key: &Arc<PrimaryKey>, result: &RunResult, way: &Arc<Way>, now: Time) {
         let full_pass = self.jitter(self.settings.full_pass);
+        let Some(primary) = self.primaries.get_mut(key) else {
+            return;
+        };
+        let failures = primary.failures;
         let (delay, wake, priority) = match result {
             RunResult::Done { again: true, .. } if self.expected.any_of(key) => {
-                if let Some(primary) = self.primaries.get_mut(key) {
-                    primary.again = true;
-                }
+                primary.again = Some(way.clone());
                 // Should an event never come, the run comes all the same.
                 (self.settings.retry_most, Wake::Written, Priority::Normal)
             }
-            RunResult::Done { again: true, .. } => (Duration::ZERO, Wake::Written, Priority::Normal),
+            RunResult::Done { again: true, .. } => {
+                return self.wake(key, Wake::Written, Some(way.clone()), now);
+            }
             RunResult::Done {
                 again_after: Some(delay),
                 ..
             } => ((*delay).clamp(SOONEST, full_pass), Wake::Asked, Priority::Normal),
             // The first time, at once: so that the plugin can tell of it in the status.
-            RunResult::WriteFailed if failures == 1 => (Duration::ZERO, Wake::Written, Priority::Normal),
+            RunResult::WriteFailed if failures == 1 => return self.wake(key, Wake::Written, None, now),
             RunResult::Done { again_after: None, .. } | RunResult::Failed { permanent: true } => {
                 (full_pass, Wake::Backstop, Priority::Low)
             }
@@ -323,35 +685,64 @@ impl Core {
                 (self.retry_delay(failures), Wake::Retry, Priority::Normal)
             }
         };
-        if delay.is_zero() {
-            return self.wake(key, wake);
-        }
         let timer = self.set_timer(now + delay, Timer::Primary(key.clone()));
         if let Some(primary) = self.primaries.get_mut(key) {
             primary.due = Some(Due { timer, wake, priority });
-        }
-        self.run_noted(key);
-    }
-
-    /// Queues a primary that was woken while it ran.
-    fn run_noted(&mut self, key: &PrimaryKey) {
-        if self.primaries.get(key).is_some_and(|primary| !primary.wakes.is_empty()) {
-            self.enqueue(key, Priority::Normal);
+            // It was woken while it ran.
+            if primary.wakes.is_empty() {
+                (primary.delay, primary.way, primary.new_way) = (None, None, false);
+            } else {
+                self.schedule(key, Priority::Normal, now);
+            }
         }
     }
 
-    pub(super) fn primary_due(&mut self, key: &PrimaryKey) {
+    pub(super) fn primary_due(&mut self, key: &PrimaryKey, now: Time) {
         if let Some(primary) = self.primaries.get_mut(key)
             && let Some(due) = primary.due.take()
         {
-            primary.note(due.wake);
-            self.enqueue(key, due.priority);
+            match due.priority {
+                Priority::Low => self.run_sometime(key, due.wake, now),
+                Priority::Normal => self.wake(key, due.wake, None, now),
+            }
+        }
+    }
+
+    fn add_joins(&mut self, key: &Arc<PrimaryKey>, joins: &[Arc<str>]) {
+        if let Some(controller) = self.controllers.get_mut(&key.controller) {
+            for join in joins {
+                controller.joins.entry(join.clone()).or_default().insert(key.clone());
+            }
+        }
+    }
+
+    fn forget_joins(&mut self, key: &Arc<PrimaryKey>, joins: &[Arc<str>]) {
+        let Some(controller) = self.controllers.get_mut(&key.controller) else {
+            return;
+        };
+        for join in joins {
+            if let Some(primaries) = controller.joins.get_mut(join) {
+                primaries.remove(key);
+                if primaries.is_empty() {
+                    controller.joins.remove(join);
+                }
+            }
         }
     }
 }
 
-fn unite(queries: &mut Vec<QueryId>, more: Vec<QueryId>) {
-    queries.extend(more);
-    queries.sort();
-    queries.dedup();
+fn unite<T: Ord>(all: &mut Vec<T>, more: Vec<T>) {
+    all.extend(more);
+    all.sort_unstable();
+    all.dedup();
+}
+
+/// Replaces a set, and gives what is no longer in it.
+fn replace<T: Ord + Clone>(all: &mut Vec<T>, new: &[T]) -> Vec<T> {
+    let mut sorted = new.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let mut old = std::mem::replace(all, sorted);
+    old.retain(|item| all.binary_search(item).is_err());
+    old
 }

@@ -13,6 +13,7 @@ fn patchbay(arguments: &[&str]) -> Result<Output> {
         .args(arguments)
         .env_remove("KUBECONFIG")
         .env_remove("KUBERNETES_SERVICE_HOST")
+        .env("PATCHBAY_SOCKET", "none")
         .output()?;
     Ok(output)
 }

@@ -2,5 +2,6 @@
 #![allow(missing_docs, reason = "a test's name says what it shows")]
 
 mod commands;
+mod explain;
 mod modules;
 mod rights;

@@ -1,0 +1,505 @@
+//! Objects that must not be deleted while a primary exists.
+//!
+//! Each carries one finalizer, however many primaries protect it. Who does is counted here; after a start the count is
+//! complete only once every primary has said what it depends on. An object is released by the last one to let it go, and
+//! never before that is known.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use indexmap::IndexMap;
+
+use super::{Core, Effect, Protection, Releases, Timer};
+use crate::change::Metadata;
+use crate::name::{ClusterId, ControllerId, Kind, ObjectKey, PrimaryKey};
+use crate::planted::Planted;
+use crate::primaries::{Job, Primary, RunId};
+use crate::query::{QueryId, Target};
+use crate::time::Time;
+use crate::users::User;
+use crate::wake::Wake;
+
+/// An object that some primaries protect by a finalizer, or did.
+struct Protected {
+    uid: Arc<str>,
+    by: BTreeSet<Arc<PrimaryKey>>,
+    releasing: bool,
+    failures: u32,
+}
+
+/// What a primary that goes was the last one to protect.
+#[derive(Default)]
+struct LastUses {
+    released: Vec<(ObjectKey, Arc<str>)>,
+    /// Somebody else may protect these.
+    kept: Vec<(ObjectKey, Arc<str>)>,
+}
+
+#[derive(Default)]
+pub(super) struct Protections {
+    by_object: IndexMap<ObjectKey, IndexMap<Arc<str>, Protected>>,
+    /// Primaries that go as soon as it is known who else protects what they protect.
+    leaving: BTreeSet<Arc<PrimaryKey>>,
+    /// Kinds that were gone through for finalizers of primaries that nobody knows any longer.
+    swept: BTreeSet<(Arc<str>, ClusterId, Kind)>,
+}
+
+impl Protections {
+    /// A controller goes. What its primaries protect stays so.
+    pub(super) fn forget_controller(&mut self, id: ControllerId) {
+        self.leaving.retain(|key| key.controller != id);
+        self.by_object.retain(|_, finalizers| {
+            finalizers.retain(|_, protected| {
+                protected.by.retain(|key| key.controller != id);
+                !protected.by.is_empty()
+            });
+            !finalizers.is_empty()
+        });
+    }
+
+    /// Remembers that an object carries a finalizer, whoever protects it.
+    fn keep(&mut self, object: ObjectKey, uid: Arc<str>, finalizer: &Arc<str>) -> &mut Protected {
+        let finalizers = self.by_object.entry(object).or_default();
+        finalizers.entry(finalizer.clone()).or_insert_with(|| Protected {
+            uid,
+            by: BTreeSet::new(),
+            releasing: false,
+            failures: 0,
+        })
+    }
+
+    fn get_mut(&mut self, object: &ObjectKey, finalizer: &str) -> Option<&mut Protected> {
+        self.by_object.get_mut(object)?.get_mut(finalizer)
+    }
+
+    fn forget(&mut self, object: &ObjectKey, finalizer: &str) {
+        if let Some(finalizers) = self.by_object.get_mut(object) {
+            finalizers.shift_remove(finalizer);
+            if finalizers.is_empty() {
+                self.by_object.swap_remove(object);
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Tells which objects a run wants protected, before it writes anything. Gives how each of them stands.
+    pub fn protect(&mut self, run: RunId, objects: &[ObjectKey]) -> Vec<Protection> {
+        let Some((key, named)) = self
+            .primaries
+            .run_mut(run)
+            .map(|(key, run)| (key.clone(), run.named.clone()))
+        else {
+            return objects.iter().map(|_| Protection::Gone).collect();
+        };
+        let Some(finalizer) = self.finalizer_of(&key) else {
+            return objects.iter().map(|_| Protection::Gone).collect();
+        };
+        let stand = objects
+            .iter()
+            .map(|object| self.protect_one(&key, &named, object, &finalizer));
+        stand.collect()
+    }
+
+    fn protect_one(
+        &mut self,
+        key: &Arc<PrimaryKey>,
+        named: &[QueryId],
+        object: &ObjectKey,
+        finalizer: &Arc<str>,
+    ) -> Protection {
+        let queried = |id: QueryId| named.contains(&id);
+        let Some(present) = self.cache.present(object) else {
+            let asked = self.registry.by_name(object).any(queried);
+            return if asked { Protection::Gone } else { Protection::Unqueried };
+        };
+        let metadata = present.metadata.clone();
+        if !self.registry.matching(object, &metadata).into_iter().any(queried) {
+            return Protection::Unqueried;
+        }
+        // One that is being deleted is held on to as long as it carries the finalizer, which cannot be added any more.
+        if metadata.deleting && !metadata.finalizers.contains(finalizer) {
+            return Protection::Gone;
+        }
+        let protected = self.protections.keep(object.clone(), metadata.uid.clone(), finalizer);
+        protected.uid = metadata.uid.clone();
+        protected.by.insert(key.clone());
+        let held = metadata.finalizers.contains(finalizer) && !protected.releasing;
+        if let Some(run) = self.primaries.run_of(key) {
+            run.protects.push(object.clone());
+        }
+        if self.is_counted(finalizer) {
+            self.sweep(finalizer, object.cluster, &object.kind);
+        }
+        if held {
+            Protection::Held
+        } else {
+            Protection::Bare { uid: metadata.uid }
+        }
+    }
+
+    fn finalizer_of(&self, key: &PrimaryKey) -> Option<Arc<str>> {
+        Some(self.controllers.get(&key.controller)?.protection.clone())
+    }
+
+    /// Primaries no longer protect objects that they did. Those that were the last release them.
+    pub(super) fn unprotect(&mut self, key: &PrimaryKey, objects: &[ObjectKey]) {
+        let Some(finalizer) = self.finalizer_of(key) else {
+            return;
+        };
+        for object in objects {
+            if let Some(protected) = self.protections.get_mut(object, &finalizer) {
+                protected.by.remove(key);
+            }
+            self.release_unused(object, &finalizer);
+        }
+    }
+
+    /// Whether every primary that may protect by a finalizer has said what it depends on.
+    fn is_counted(&self, finalizer: &Arc<str>) -> bool {
+        let mut controllers = self.controllers.values();
+        self.planted(Planted::ReleaseOnIncompleteIndex)
+            || !controllers.any(|controller| controller.protection == *finalizer && !controller.complete)
+    }
+
+    /// Whether all is known that decides on what is protected by a finalizer: nobody lacked an answer to say it.
+    fn is_known(&self, finalizer: &Arc<str>) -> bool {
+        let mut controllers = self.controllers.values();
+        self.planted(Planted::ReleaseOnIncompleteIndex)
+            || self.is_counted(finalizer)
+                && !controllers.any(|controller| controller.protection == *finalizer && controller.unsighted > 0)
+    }
+
+    /// Whether such a primary asks for an object, under whatever name of its cluster.
+    fn is_asked_for(
+        &self,
+        object: &ObjectKey,
+        uid: &str,
+        finalizer: &Arc<str>,
+        by: impl Fn(&PrimaryKey, &Primary) -> bool,
+    ) -> bool {
+        self.clusters.ids().any(|cluster| {
+            let named = ObjectKey {
+                cluster,
+                ..object.clone()
+            };
+            let present = self.cache.present(&named);
+            // Under another name of its cluster it is the same, unless it is known to be another.
+            if cluster != object.cluster && present.is_some_and(|present| *present.metadata.uid != *uid) {
+                return false;
+            }
+            let ids = match present {
+                Some(present) => self.registry.matching(&named, &present.metadata),
+                None => self.registry.by_name(&named).collect(),
+            };
+            ids.into_iter().filter_map(|id| self.registry.get(id)).any(|entry| {
+                entry.users.iter().any(|user| match user {
+                    User::Primary(key) => {
+                        self.finalizer_of(key).as_ref() == Some(finalizer)
+                            && self.primaries.get(key).is_some_and(|primary| by(key, primary))
+                    }
+                    _ => false,
+                })
+            })
+        })
+    }
+
+    fn release_unused(&mut self, object: &ObjectKey, finalizer: &Arc<str>) {
+        let Some(protected) = self.protections.get_mut(object, finalizer) else {
+            return;
+        };
+        let uid = protected.uid.clone();
+        let undecided = |_: &PrimaryKey, primary: &Primary| !primary.decided;
+        if !self.is_known(finalizer) || self.is_asked_for(object, &uid, finalizer, undecided) {
+            return;
+        }
+        let Some(protected) = self.protections.get_mut(object, finalizer) else {
+            return;
+        };
+        if !protected.by.is_empty() || protected.releasing {
+            return;
+        }
+        if self.is_protected_elsewhere(object, &uid, finalizer) {
+            self.protections.forget(object, finalizer);
+        } else if let Some(protected) = self.protections.get_mut(object, finalizer) {
+            protected.releasing = true;
+            self.effects.push_back(Effect::Release {
+                object: object.clone(),
+                uid: protected.uid.clone(),
+                finalizer: finalizer.clone(),
+            });
+        }
+    }
+
+    /// Whether somebody protects the same object under another name of its cluster.
+    fn is_protected_elsewhere(&self, object: &ObjectKey, uid: &str, finalizer: &Arc<str>) -> bool {
+        self.clusters.ids().filter(|id| *id != object.cluster).any(|cluster| {
+            let same = ObjectKey {
+                cluster,
+                ..object.clone()
+            };
+            let finalizers = self.protections.by_object.get(&same);
+            let protected = finalizers.and_then(|finalizers| finalizers.get(finalizer));
+            protected.is_some_and(|protected| *protected.uid == *uid && !protected.by.is_empty())
+        })
+    }
+
+    /// A primary has run for the first time, or has gone. Others may have waited for that.
+    pub(super) fn has_decided(&mut self, key: &PrimaryKey, now: Time) {
+        if let Some(finalizer) = self.finalizer_of(key) {
+            self.release_all_unused(&finalizer, now);
+        }
+    }
+
+    /// More is known of who protects what.
+    pub(super) fn release_all_unused(&mut self, finalizer: &Arc<str>, now: Time) {
+        let unused: Vec<ObjectKey> = self
+            .protections
+            .by_object
+            .iter()
+            .filter(|(_, finalizers)| {
+                finalizers
+                    .get(finalizer)
+                    .is_some_and(|protected| protected.by.is_empty() && !protected.releasing)
+            })
+            .map(|(object, _)| object.clone())
+            .collect();
+        for object in unused {
+            self.release_unused(&object, finalizer);
+        }
+        self.let_leave(finalizer, now);
+    }
+
+    /// Runs those primaries that can go now.
+    fn let_leave(&mut self, finalizer: &Arc<str>, now: Time) {
+        for key in self.protections.leaving.clone() {
+            if self.finalizer_of(&key).as_ref() == Some(finalizer) && self.last_uses(&key).is_some() {
+                self.protections.leaving.remove(&key);
+                if let Some(primary) = self.primaries.get_mut(&key)
+                    && matches!(primary.job, Job::Waiting)
+                {
+                    primary.job = Job::Idle;
+                }
+                self.wake(&key, Wake::Answered, None, now);
+            }
+        }
+    }
+
+    /// The objects that only a primary that goes has protected, as far as its queries and the count tell; none if that will
+    /// be known in a moment. Where an answer is lacking to know it, the primary goes nevertheless, and what it has protected
+    /// stays so until then.
+    fn last_uses(&self, key: &PrimaryKey) -> Option<LastUses> {
+        let finalizer = self.finalizer_of(key)?;
+        let primary = self.primaries.get(key)?;
+        let mut uses = LastUses::default();
+        for object in self.candidates(primary, key) {
+            let Some(present) = self.cache.present(&object) else {
+                continue;
+            };
+            if !present.metadata.finalizers.contains(&finalizer) {
+                continue;
+            }
+            let others = self
+                .protections
+                .by_object
+                .get(&object)
+                .and_then(|finalizers| finalizers.get(&finalizer))
+                .is_some_and(|protected| protected.by.iter().any(|by| **by != *key));
+            if others || self.is_protected_elsewhere(&object, &present.metadata.uid, &finalizer) {
+                continue;
+            }
+            if !self.is_counted(&finalizer) {
+                return None;
+            }
+            let uid = present.metadata.uid.clone();
+            let undecided = |by: &PrimaryKey, primary: &Primary| by != key && !primary.decided;
+            let deciding = |by: &PrimaryKey, primary: &Primary| undecided(by, primary) && !primary.blind;
+            if self.is_asked_for(&object, &uid, &finalizer, deciding) {
+                return None;
+            } else if self.is_known(&finalizer) && !self.is_asked_for(&object, &uid, &finalizer, undecided) {
+                uses.released.push((object, uid));
+            } else {
+                uses.kept.push((object, uid));
+            }
+        }
+        Some(uses)
+    }
+
+    /// The objects that a primary names, or protects.
+    fn candidates(&self, primary: &Primary, key: &PrimaryKey) -> BTreeSet<ObjectKey> {
+        let named = match &primary.job {
+            Job::Running(run) => run.named.as_slice(),
+            _ => &[],
+        };
+        let queries = primary.queries.iter().chain(named);
+        let named = queries
+            .filter_map(|id| self.registry.query(*id))
+            .filter_map(|query| match &query.target {
+                Target::Named(name) => Some(query.object(name)),
+                Target::Selected(_) => None,
+            });
+        let own = self.primary_object_key(key);
+        named
+            .chain(primary.protects.iter().cloned())
+            .filter(|object| Some(object) != own.as_ref())
+            .collect()
+    }
+
+    /// Tells that a run's primary is about to go: it protects nothing any longer. Gives what nobody else protects.
+    pub fn let_go(&mut self, run: RunId) -> Releases {
+        let Some(key) = self.primaries.run_mut(run).map(|(key, _)| key.clone()) else {
+            return Releases::Now(Vec::new());
+        };
+        let Some(uses) = self.last_uses(&key) else {
+            self.park(run);
+            self.protections.leaving.insert(key);
+            return Releases::Later;
+        };
+        let Some(finalizer) = self.finalizer_of(&key) else {
+            return Releases::Now(Vec::new());
+        };
+        let Some(primary) = self.primaries.get_mut(&key) else {
+            return Releases::Now(Vec::new());
+        };
+        let mut protects = std::mem::take(&mut primary.protects);
+        if let Job::Running(run) = &mut primary.job {
+            protects.append(&mut run.protects);
+        }
+        for object in protects {
+            if let Some(protected) = self.protections.get_mut(&object, &finalizer) {
+                protected.by.remove(&key);
+                if protected.by.is_empty() {
+                    // The run releases it, and does so again if it fails.
+                    self.protections.forget(&object, &finalizer);
+                }
+            }
+        }
+        for (object, uid) in uses.kept {
+            self.protections.keep(object, uid, &finalizer);
+        }
+        Releases::Now(uses.released)
+    }
+
+    /// A primary that waited to be let go has gone otherwise.
+    pub(super) fn forget_leaving(&mut self, key: &Arc<PrimaryKey>) {
+        self.protections.leaving.remove(key);
+    }
+
+    /// Tells whether an object was released.
+    pub fn released(&mut self, object: &ObjectKey, finalizer: &Arc<str>, done: bool, now: Time) {
+        let Some(protected) = self.protections.get_mut(object, finalizer) else {
+            return;
+        };
+        if done {
+            protected.releasing = false;
+            protected.failures = 0;
+            match protected.by.first().cloned() {
+                // It was asked for meanwhile.
+                Some(key) => {
+                    let object = object.clone();
+                    self.wake(&key, Wake::Unprotected { object }, None, now);
+                }
+                None => self.protections.forget(object, finalizer),
+            }
+            return;
+        }
+        protected.failures += 1;
+        let failures = protected.failures;
+        let delay = self.retry_delay(failures);
+        self.set_timer(now + delay, Timer::Release(object.clone(), finalizer.clone()));
+    }
+
+    pub(super) fn retry_release(&mut self, object: &ObjectKey, finalizer: &Arc<str>) {
+        if let Some(protected) = self.protections.get_mut(object, finalizer) {
+            protected.releasing = false;
+            if protected.by.is_empty() {
+                self.release_unused(object, finalizer);
+            }
+        }
+    }
+
+    /// An object changed. If it has lost the finalizer that protects it, one of those that protect it runs again; if it has
+    /// gone, or is another one of the same name, nothing is protected any longer.
+    pub(super) fn check_protected(&mut self, object: &ObjectKey, after: Option<&Metadata>, now: Time) {
+        let Some(finalizers) = self.protections.by_object.get_mut(object) else {
+            return;
+        };
+        let mut bare = Vec::new();
+        finalizers.retain(|finalizer, protected| match after {
+            Some(after) if after.uid == protected.uid => {
+                if !after.deleting && !after.finalizers.contains(finalizer) && !protected.releasing {
+                    bare.extend(protected.by.first().cloned());
+                }
+                true
+            }
+            _ => false,
+        });
+        if finalizers.is_empty() {
+            self.protections.by_object.swap_remove(object);
+        }
+        for key in bare {
+            let object = object.clone();
+            self.wake(&key, Wake::Unprotected { object }, None, now);
+        }
+    }
+
+    /// Goes once through a kind that is protected, for objects whose last user went while nobody counted.
+    fn sweep(&mut self, finalizer: &Arc<str>, cluster: ClusterId, kind: &Kind) {
+        let place = (finalizer.clone(), cluster, kind.clone());
+        if self.protections.swept.insert(place) {
+            self.effects.push_back(Effect::Sweep {
+                cluster,
+                kind: kind.clone(),
+                finalizer: finalizer.clone(),
+            });
+        }
+    }
+
+    /// Tells which objects of a kind carry a finalizer, with their uids; none if they could not be listed.
+    pub fn swept(
+        &mut self,
+        cluster: ClusterId,
+        kind: &Kind,
+        finalizer: &Arc<str>,
+        found: Option<Vec<(ObjectKey, Arc<str>)>>,
+    ) {
+        let Some(found) = found else {
+            // It is tried again when the next object of the kind is protected.
+            self.protections
+                .swept
+                .remove(&(finalizer.clone(), cluster, kind.clone()));
+            return;
+        };
+        for (object, uid) in found {
+            self.protections.keep(object.clone(), uid, finalizer);
+            self.release_unused(&object, finalizer);
+        }
+    }
+
+    /// A controller may have become complete: all its primaries have said what they depend on.
+    pub(super) fn check_complete(&mut self, id: ControllerId, now: Time) {
+        let Some(controller) = self.controllers.get_mut(&id) else {
+            return;
+        };
+        let listed = self
+            .registry
+            .get(controller.primaries)
+            .is_some_and(|entry| entry.is_ready());
+        if controller.complete || !listed || controller.unasked > 0 {
+            return;
+        }
+        controller.complete = true;
+        let finalizer = controller.protection.clone();
+        if self.is_counted(&finalizer) {
+            self.release_all_unused(&finalizer, now);
+            let protected = self.protections.by_object.iter();
+            let places: BTreeSet<(ClusterId, Kind)> = protected
+                .filter(|(_, finalizers)| finalizers.contains_key(&finalizer))
+                .map(|(object, _)| (object.cluster, object.kind.clone()))
+                .collect();
+            for (cluster, kind) in places {
+                self.sweep(&finalizer, cluster, &kind);
+            }
+        }
+    }
+}
