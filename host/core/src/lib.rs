@@ -27,6 +27,7 @@ mod registry;
 mod selector;
 #[cfg(test)]
 mod simulation;
+mod tally;
 mod time;
 mod users;
 mod wake;

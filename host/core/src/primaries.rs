@@ -11,6 +11,7 @@ use crate::circles::{Reverted, Way};
 use crate::name::{ClusterId, ControllerId, ObjectKey, PrimaryKey};
 use crate::query::QueryId;
 use crate::queue::{Priority, Ticket};
+use crate::tally::Tally;
 use crate::time::Time;
 use crate::wake::Wake;
 
@@ -139,8 +140,8 @@ struct Underway {
 pub(crate) struct Primaries {
     by_key: IndexMap<Arc<PrimaryKey>, Primary>,
     runs: HashMap<RunId, Underway>,
-    running_in: HashMap<ControllerId, usize>,
-    running_at: HashMap<ClusterId, usize>,
+    running_in: Tally<ControllerId>,
+    running_at: Tally<ClusterId>,
     next: u64,
 }
 
@@ -197,9 +198,9 @@ impl Primaries {
             way: Way::through(primary.way.take().as_deref(), &shared),
             writing: Vec::new(),
         }));
-        *self.running_in.entry(key.controller).or_default() += 1;
+        self.running_in.add(key.controller);
         for cluster in &clusters {
-            *self.running_at.entry(*cluster).or_default() += 1;
+            self.running_at.add(*cluster);
         }
         self.runs.insert(id, Underway { key: shared, clusters });
         Some(id)
@@ -209,19 +210,9 @@ impl Primaries {
     pub(crate) fn end_run(&mut self, id: RunId) -> Option<(Arc<PrimaryKey>, Vec<ClusterId>)> {
         let Underway { key, clusters } = self.runs.remove(&id)?;
         for cluster in &clusters {
-            if let Some(running) = self.running_at.get_mut(cluster) {
-                *running -= 1;
-                if *running == 0 {
-                    self.running_at.remove(cluster);
-                }
-            }
+            self.running_at.take(cluster);
         }
-        if let Some(running) = self.running_in.get_mut(&key.controller) {
-            *running -= 1;
-            if *running == 0 {
-                self.running_in.remove(&key.controller);
-            }
-        }
+        self.running_in.take(&key.controller);
         Some((key, clusters))
     }
 
@@ -265,7 +256,7 @@ impl Primaries {
     }
 
     pub(crate) fn running_in(&self, controller: ControllerId) -> usize {
-        self.running_in.get(&controller).copied().unwrap_or_default()
+        self.running_in.of(&controller)
     }
 
     /// A run may have to wait for one more cluster.
@@ -274,7 +265,7 @@ impl Primaries {
             && !run.clusters.contains(&cluster)
         {
             run.clusters.push(cluster);
-            *self.running_at.entry(cluster).or_default() += 1;
+            self.running_at.add(cluster);
         }
     }
 
@@ -285,7 +276,7 @@ impl Primaries {
 
     /// Runs that may have to wait for a cluster.
     pub(crate) fn running_at(&self, cluster: ClusterId) -> usize {
-        self.running_at.get(&cluster).copied().unwrap_or_default()
+        self.running_at.of(&cluster)
     }
 
     pub(crate) fn len(&self) -> usize {

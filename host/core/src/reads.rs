@@ -11,6 +11,7 @@ use indexmap::IndexMap;
 use crate::name::{ClusterId, Kind, ObjectKey, ObjectName, Version};
 use crate::query::QueryId;
 use crate::selector::Selector;
+use crate::tally::Tally;
 use crate::watches::{Content, Scope};
 
 /// One read under way.
@@ -118,8 +119,8 @@ pub(crate) struct Reads {
     /// Objects that wait to be read by name.
     waiting_names: HashSet<ObjectKey>,
     running: IndexMap<ReadId, Read>,
-    running_in: HashMap<ClusterId, usize>,
-    running_of: HashMap<(ClusterId, Kind), usize>,
+    running_in: Tally<ClusterId>,
+    running_of: Tally<(ClusterId, Kind)>,
     next: u64,
 }
 
@@ -153,14 +154,12 @@ impl Reads {
         newest: impl FnOnce(&ReadRequest) -> Version,
     ) -> Option<(ReadId, ReadRequest)> {
         let of_one_kind = (permits * 3 / 4).max(1);
-        let free = |cluster: &ClusterId, group: &Group| {
-            let running = self.running_of.get(&(*cluster, group.kind.clone()));
-            running.is_none_or(|running| *running < of_one_kind)
-        };
+        let free =
+            |cluster: &ClusterId, group: &Group| self.running_of.of(&(*cluster, group.kind.clone())) < of_one_kind;
         let (cluster, place) = self
             .waiting
             .iter()
-            .filter(|(cluster, _)| self.running_in.get(*cluster).is_none_or(|running| *running < permits))
+            .filter(|(cluster, _)| self.running_in.of(cluster) < permits)
             .find_map(|(cluster, groups)| {
                 let place = groups.keys().position(|group| free(cluster, group))?;
                 Some((*cluster, place))
@@ -194,8 +193,8 @@ impl Reads {
         }
         let id = ReadId(self.next);
         self.next += 1;
-        *self.running_in.entry(cluster).or_default() += 1;
-        *self.running_of.entry((cluster, request.kind.clone())).or_default() += 1;
+        self.running_in.add(cluster);
+        self.running_of.add((cluster, request.kind.clone()));
         self.running.insert(
             id,
             Read {
@@ -220,19 +219,8 @@ impl Reads {
     pub(crate) fn finish(&mut self, id: ReadId) -> Option<Read> {
         let read = self.running.swap_remove(&id)?;
         let ReadRequest { cluster, kind, .. } = &read.request;
-        if let Some(running) = self.running_in.get_mut(cluster) {
-            *running -= 1;
-            if *running == 0 {
-                self.running_in.remove(cluster);
-            }
-        }
-        let of = (*cluster, kind.clone());
-        if let Some(running) = self.running_of.get_mut(&of) {
-            *running -= 1;
-            if *running == 0 {
-                self.running_of.remove(&of);
-            }
-        }
+        self.running_in.take(cluster);
+        self.running_of.take(&(*cluster, kind.clone()));
         Some(read)
     }
 

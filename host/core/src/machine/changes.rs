@@ -210,12 +210,11 @@ impl Core {
             return;
         };
         let known: Vec<Fields> = kept.iter().map(|variant| variant.fields.clone()).collect();
-        kept.extend(
-            variants
-                .iter()
-                .filter(|variant| !known.contains(&variant.fields))
-                .cloned(),
-        );
+        let is_new = |variant: &&Variant| !known.contains(&variant.fields);
+        kept.extend(variants.iter().filter(is_new).cloned());
+        if kept.len() == known.len() {
+            return;
+        }
         let Some(present) = self.cache.present(object).cloned() else {
             return;
         };

@@ -14,6 +14,7 @@ use super::{CallId, Core, Dependent, Effect, Timer};
 use crate::cache::Object;
 use crate::name::{ControllerId, ObjectKey, PrimaryKey};
 use crate::query::{Criterion, FoundObject, Query};
+use crate::tally::Tally;
 use crate::time::Time;
 use crate::wake::Wake;
 
@@ -51,7 +52,7 @@ pub(super) struct Concerns {
     pending: HashMap<Concern, Pending>,
     waiting: IndexMap<ControllerId, VecDeque<Concern>>,
     calls: HashMap<CallId, Concern>,
-    calling: HashMap<ControllerId, usize>,
+    calling: Tally<ControllerId>,
     next: u64,
 }
 
@@ -61,7 +62,7 @@ impl Concerns {
         self.pending.retain(|concern, _| concern.controller != id);
         self.calls.retain(|_, concern| concern.controller != id);
         self.waiting.swap_remove(&id);
-        self.calling.remove(&id);
+        self.calling.forget(&id);
     }
 
     fn wait(&mut self, concern: Concern) {
@@ -71,9 +72,7 @@ impl Concerns {
     /// Takes back a call that has been answered.
     fn end(&mut self, call: CallId) -> Option<Concern> {
         let concern = self.calls.remove(&call)?;
-        if let Some(calling) = self.calling.get_mut(&concern.controller) {
-            *calling -= 1;
-        }
+        self.calling.take(&concern.controller);
         Some(concern)
     }
 }
@@ -136,8 +135,7 @@ impl Core {
             calling,
             next,
         } = &mut self.concerns;
-        let free = |id: &ControllerId| calling.get(id).is_none_or(|calls| *calls < CALLS);
-        let id = *waiting.keys().find(|id| free(id))?;
+        let id = *waiting.keys().find(|id| calling.of(id) < CALLS)?;
         let queue = waiting.get_mut(&id)?;
         let concern = queue.pop_front()?;
         if queue.is_empty() {
@@ -148,7 +146,7 @@ impl Core {
         *next += 1;
         pending.doing = Doing::Calling(call, pending.after.clone());
         calls.insert(call, concern.clone());
-        *calling.entry(id).or_default() += 1;
+        calling.add(id);
         Some(Effect::Dependents {
             call,
             controller: concern.controller,

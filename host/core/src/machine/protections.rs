@@ -208,15 +208,12 @@ impl Core {
         let Some(protected) = self.protections.get_mut(object, finalizer) else {
             return;
         };
+        if !protected.by.is_empty() || protected.releasing {
+            return;
+        }
         let uid = protected.uid.clone();
         let undecided = |_: &PrimaryKey, primary: &Primary| !primary.decided;
         if !self.is_known(finalizer) || self.is_asked_for(object, &uid, finalizer, undecided) {
-            return;
-        }
-        let Some(protected) = self.protections.get_mut(object, finalizer) else {
-            return;
-        };
-        if !protected.by.is_empty() || protected.releasing {
             return;
         }
         if self.is_protected_elsewhere(object, &uid, finalizer) {
@@ -225,7 +222,7 @@ impl Core {
             protected.releasing = true;
             self.effects.push_back(Effect::Release {
                 object: object.clone(),
-                uid: protected.uid.clone(),
+                uid,
                 finalizer: finalizer.clone(),
             });
         }
@@ -253,19 +250,15 @@ impl Core {
 
     /// More is known of who protects what.
     pub(super) fn release_all_unused(&mut self, finalizer: &Arc<str>, now: Time) {
-        let unused: Vec<ObjectKey> = self
-            .protections
-            .by_object
-            .iter()
-            .filter(|(_, finalizers)| {
-                finalizers
-                    .get(finalizer)
-                    .is_some_and(|protected| protected.by.is_empty() && !protected.releasing)
-            })
-            .map(|(object, _)| object.clone())
-            .collect();
-        for object in unused {
-            self.release_unused(&object, finalizer);
+        // At a start each primary's first run comes here, so nothing is looked through before all is known.
+        if self.is_known(finalizer) {
+            let unused = |(object, finalizers): (&ObjectKey, &IndexMap<Arc<str>, Protected>)| {
+                finalizers.get(finalizer)?.by.is_empty().then(|| object.clone())
+            };
+            let unused: Vec<ObjectKey> = self.protections.by_object.iter().filter_map(unused).collect();
+            for object in unused {
+                self.release_unused(&object, finalizer);
+            }
         }
         self.let_leave(finalizer, now);
     }
