@@ -206,7 +206,6 @@ impl World {
     }
 
     fn spec(&mut self) -> Spec {
-        let features = self.features();
         Spec {
             asks: (0..self.random.usize(0..4)).map(|_| self.asked()).collect(),
             chain: self.once_in(3),
@@ -215,7 +214,7 @@ impl World {
             gives_up: self.once_in(3),
             writes: self.once_in(3),
             again: self.once_in(3),
-            protects: features.protection && self.random.bool(),
+            protects: self.random.bool(),
             join_keys: (0..2).filter(|_| self.random.bool()).map(join_key).collect(),
         }
     }
@@ -258,9 +257,8 @@ impl World {
     }
 
     fn selection(&mut self, resource: Resource) -> Target {
-        let features = self.features();
         let listed = resource.namespaced() != Some(false) && self.random.bool();
-        let namespaces = if features.namespace_selectors && self.once_in(3) {
+        let namespaces = if self.once_in(3) {
             Namespaces::Selected(self.selector())
         } else if listed {
             let names = NAMESPACES.iter().filter(|_| self.random.bool());
@@ -268,7 +266,7 @@ impl World {
         } else {
             Namespaces::All
         };
-        let criterion = if features.owned && self.once_in(4) {
+        let criterion = if self.once_in(4) {
             Criterion::Owner("".into())
         } else {
             Criterion::Labels(self.selector())

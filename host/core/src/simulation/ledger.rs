@@ -20,8 +20,8 @@ pub(super) struct Ledger {
     told: BTreeMap<ObjectKey, (Version, Seen)>,
     /// The newest version at which each kind was read.
     read: BTreeMap<(ClusterId, Kind), Version>,
-    /// When a watch of each kind last began, ended or was read after: then the machine may take any change for new.
-    disturbed: BTreeMap<(ClusterId, Kind), u64>,
+    /// The step at which a watch last began, ended or was read after: then the machine may take any change for new.
+    disturbed: Option<u64>,
 }
 
 /// An object as an event told it. Of what a read told, the machine may know better.
@@ -168,7 +168,7 @@ impl Ledger {
         if self.told.get(key).is_none_or(|(told, _)| *told < version) {
             self.told.insert(key.clone(), (version, Seen::Read));
         }
-        self.disturb(key.cluster, &key.kind);
+        self.disturb();
     }
 
     pub(super) fn read_told(&mut self, request: &ReadRequest, version: Version) {
@@ -176,14 +176,14 @@ impl Ledger {
         *read = version.max(*read);
     }
 
-    pub(super) fn disturb(&mut self, cluster: ClusterId, kind: &Kind) {
-        self.disturbed.insert((cluster, kind.clone()), self.step);
+    pub(super) fn disturb(&mut self) {
+        self.disturbed = Some(self.step);
     }
 
-    /// Whether the machine may have lost count of the versions of a kind since, or of any kind.
-    pub(super) fn is_disturbed(&self, key: &ObjectKey, since: u64, any: bool) -> bool {
-        let of = |(cluster, kind): &(ClusterId, Kind)| any || (*cluster == key.cluster && *kind == key.kind);
-        self.disturbed.iter().any(|(kind, step)| of(kind) && *step >= since)
+    /// Whether the machine may have lost count of versions since. When the history of one kind begins anew, it takes no run's
+    /// writes for known, whatever they are of.
+    pub(super) fn is_disturbed(&self, since: u64) -> bool {
+        self.disturbed.is_some_and(|step| step >= since)
     }
 
     /// A server's data were restored, or another server is behind a cluster: versions begin anew.

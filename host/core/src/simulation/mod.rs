@@ -29,46 +29,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::planted::Planted;
 use world::{Counted, World};
 
-/// The parts of the machine that the worlds make use of.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Features {
-    /// Queries of what somebody owns.
-    pub(super) owned: bool,
-    /// Queries of namespaces by their labels.
-    pub(super) namespace_selectors: bool,
-    /// Declared watches and `dependents`.
-    pub(super) dependents: bool,
-    /// Objects that must not be deleted while a primary exists.
-    pub(super) protection: bool,
-    /// Rights that reach one namespace, or one name.
-    pub(super) narrow_scopes: bool,
-    /// Watches of metadata, where nobody wants more.
-    pub(super) metadata_watches: bool,
-    /// Histories that begin anew one by one: what befalls one kind leaves what is known of the others.
-    pub(super) histories_apart: bool,
-    /// Data that are restored from a backup.
-    pub(super) restores: bool,
-}
-
-impl Features {
-    /// What the machine serves.
-    pub(super) const SERVED: Features = Features {
-        owned: true,
-        namespace_selectors: true,
-        dependents: true,
-        protection: true,
-        narrow_scopes: true,
-        metadata_watches: true,
-        histories_apart: false,
-        restores: true,
-    };
-}
-
 /// Which world to play.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
-    pub(super) features: Features,
     /// The bug that is switched on in the machine.
     pub(super) planted: Option<Planted>,
 }

@@ -84,10 +84,7 @@ impl World {
             query.cluster == key.cluster
                 && query.kind == key.kind
                 && touches(&key.scope, query)
-                && (self.is_misplaced(query)
-                    || key.content == Content::Metadata
-                    || query.fields != Fields::Metadata
-                    || !self.features().metadata_watches)
+                && (self.is_misplaced(query) || key.content == Content::Metadata || query.fields != Fields::Metadata)
         })
     }
 

@@ -247,14 +247,7 @@ impl World {
             return false;
         };
         let is_own = |wake: &Wake| last.written.iter().any(|written| written.own && wake.is_of(written));
-        let disturbed = |wake: &Wake| match wake {
-            Wake::Object { object, .. } => {
-                self.ledger
-                    .is_disturbed(object, last.begun, !self.features().histories_apart)
-            }
-            _ => false,
-        };
-        wakes.iter().all(|wake| is_own(wake) && !disturbed(wake))
+        !self.ledger.is_disturbed(last.begun) && wakes.iter().all(is_own)
     }
 }
 

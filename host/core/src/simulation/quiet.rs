@@ -69,6 +69,7 @@ impl World {
     pub(super) fn nudge(&mut self) {
         let (before, runs, reads) = (self.outlook(), self.begun(), self.counted.reads);
         let (queries, watches) = (self.queries(), self.streams.keys().max().copied());
+        let held = self.held_and_released;
         let server = self.random.usize(..self.servers.len());
         note!(self, "a single edit:");
         let version = self.servers[server].version;
@@ -85,7 +86,7 @@ impl World {
         let told_otherwise = |key: &PrimaryKey| self.controllers.get(&key.controller).is_none_or(|of| of.watches);
         let ran = self.ran_since(&runs);
         // What is released by one run and protected by the next looks the same before and after.
-        let protects = self.features().protection;
+        let released = self.held_and_released > held;
         // One that failed depends on what its last good run asked for, too.
         let failed = |key: &PrimaryKey| {
             let last = self.ledger.records.get(key).and_then(|record| record.last.as_ref());
@@ -93,7 +94,7 @@ impl World {
         };
         let needless = ran
             .iter()
-            .find(|key| !changed(key) && !told_otherwise(key) && !failed(key) && !protects);
+            .find(|key| !changed(key) && !told_otherwise(key) && !failed(key) && !released);
         if let Some(key) = needless {
             return self.violated(format!(
                 "{} ran though nothing that it asks for has changed",

@@ -222,9 +222,6 @@ impl World {
 
     fn protect(&mut self, run: &mut Running) {
         run.phase = Phase::Write;
-        if !self.features().protection {
-            return;
-        }
         let home = run.controller.cluster;
         let (mut objects, mut places) = (Vec::new(), Vec::new());
         for asked in run.spec.protected(&run.asks, &run.told) {
@@ -271,6 +268,7 @@ impl World {
         let held = self.write_object(run, object, |object| {
             object.finalizers.insert(PROTECTION.into());
         });
+        self.held_and_released += 1;
         held.is_some()
     }
 
@@ -319,10 +317,6 @@ impl World {
 
     /// Returns whether the run goes on.
     fn let_go(&mut self, run: &mut Running) -> bool {
-        if !self.features().protection {
-            run.phase = Phase::Release(Vec::new());
-            return true;
-        }
         match self.core.let_go(run.id) {
             Releases::Now(objects) => {
                 note!(self, "run {} lets go of {}", run.id.0, objects.len());

@@ -157,7 +157,7 @@ impl World {
         let server = self.random.usize(..self.servers.len());
         match self.random.u32(0..12) {
             0 | 1 => self.servers[server].back_up(),
-            2 | 3 if self.features().restores => {
+            2 | 3 => {
                 if self.servers[server].restore() {
                     note!(
                         self,
@@ -193,12 +193,7 @@ impl World {
             Resource::Namespace,
             Resource::Copy,
         ];
-        let all = [Access::Everywhere, Access::Nowhere, Access::Namespaces, Access::Names];
-        let levels = if self.features().narrow_scopes {
-            &all[..]
-        } else {
-            &all[..2]
-        };
+        let levels = [Access::Everywhere, Access::Nowhere, Access::Namespaces, Access::Names];
         let resource = resources[self.random.usize(..resources.len())];
         let access = levels[self.random.usize(..levels.len())];
         note!(self, "{} {resource:?}: access {access:?}", self.servers[server].name);
@@ -217,7 +212,7 @@ impl World {
         } else {
             self.selector()
         };
-        let watches = self.features().dependents && self.random.bool();
+        let watches = self.random.bool();
         let controller = Controller {
             slot,
             serial: 0,

@@ -74,7 +74,7 @@ impl World {
             Phase::Begun(at, version) => {
                 self.set_phase(id, Phase::Stands(at));
                 note!(self, "watch {} stands at {version}", id.0);
-                self.ledger.disturb(stream.key.cluster, &stream.key.kind);
+                self.ledger.disturb();
                 self.core.watch_stands(id, version, self.now);
             }
             Phase::Stands(_) if self.goes_wrong(80) => self.set_silent(id, true),
@@ -133,8 +133,8 @@ impl World {
 
     fn expire(&mut self, id: WatchId) {
         note!(self, "watch {} expired", id.0);
-        if let Some(stream) = self.streams.remove(&id) {
-            self.ledger.disturb(stream.key.cluster, &stream.key.kind);
+        if self.streams.remove(&id).is_some() {
+            self.ledger.disturb();
             self.core.watch_expired(id);
         }
     }
@@ -142,7 +142,7 @@ impl World {
     fn fail_stream(&mut self, id: WatchId, reason: FailureReason) {
         note!(self, "watch {} failed: {reason:?}", id.0);
         if let Some(stream) = self.streams.remove(&id) {
-            self.ledger.disturb(stream.key.cluster, &stream.key.kind);
+            self.ledger.disturb();
             let failure = Failure::new(reason, format!("{} cannot be watched: {reason:?}", stream.key.kind));
             self.core.watch_failed(id, &failure, self.now);
         }

@@ -1,15 +1,11 @@
 //! The simulation as tests: some hundred seeds, each planted bug, and what `cargo xtask simulate` calls.
 
 use super::world::Counted;
-use super::{Features, Plan, play};
+use super::{Plan, play};
 use crate::planted::Planted;
 
 fn plan(seed: u64) -> Plan {
-    Plan {
-        seed,
-        features: Features::SERVED,
-        planted: None,
-    }
+    Plan { seed, planted: None }
 }
 
 /// Plays a seed once more with a trace, and says what was wrong with it.

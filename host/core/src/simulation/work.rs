@@ -6,7 +6,7 @@ use super::object::{Resource, number};
 use super::plugin::dependents;
 use super::server::Place;
 use super::trace::note;
-use super::world::World;
+use super::world::{PROTECTION, World};
 use crate::{CallId, ClusterId, ControllerId, Failure, FailureReason, FoundObject, Kind, ObjectKey};
 
 pub(super) struct Connecting {
@@ -126,6 +126,7 @@ impl World {
         let Some(server) = server.filter(|server| !self.servers[*server].down) else {
             return false;
         };
+        self.held_and_released += u64::from(**finalizer == *PROTECTION);
         self.servers[server].take_off(Resource::of(&object.kind), &object.name, uid, finalizer);
         true
     }

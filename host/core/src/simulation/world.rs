@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
+use super::Plan;
 use super::guards::Guards;
 use super::ledger::Ledger;
 use super::object::Resource;
@@ -17,7 +18,6 @@ use super::server::Server;
 use super::streams::Stream;
 use super::trace::{Trace, note};
 use super::work::{Call, Connecting, Release, Sweep};
-use super::{Features, Plan};
 use crate::{
     Attachment, ClusterId, ControllerId, Core, Criterion, Effect, FailureReason, KubeconfigKey, Namespaces, ObjectKey,
     ObjectName, Query, ReadId, Selector, Settings, Time, WatchId,
@@ -90,6 +90,8 @@ pub(super) struct World {
     pub(super) sweeps: Vec<Sweep>,
     pub(super) ledger: Ledger,
     pub(super) guards: Guards,
+    /// How often a finalizer that protects was put on or taken off.
+    pub(super) held_and_released: u64,
     pub(super) counted: Counted,
     pub(super) trace: Trace,
     /// What must not be and was. The first one is kept.
@@ -130,15 +132,12 @@ impl World {
             sweeps: Vec::new(),
             ledger: Ledger::default(),
             guards: Guards::default(),
+            held_and_released: 0,
             counted: Counted::default(),
             trace: Trace::new(traced),
             violation: None,
             attached: 0,
         }
-    }
-
-    pub(super) fn features(&self) -> Features {
-        self.plan.features
     }
 
     /// Something must not be.
