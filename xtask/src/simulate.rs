@@ -1,5 +1,6 @@
 //! `cargo xtask simulate`: the core in random worlds, on virtual time.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -70,7 +71,6 @@ fn test(workspace: &Workspace) -> Command {
 
 /// Runs the worlds, and gives what was said of them: those that failed, then the sums.
 fn play(mut command: Command, now: impl Fn(String)) -> Result<Vec<String>> {
-    use std::io::{BufRead, BufReader};
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

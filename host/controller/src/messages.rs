@@ -69,7 +69,7 @@ pub(crate) enum Message {
     Finished {
         run: RunId,
         result: RunResult,
-        report: Report,
+        report: Box<Report>,
     },
     /// Somebody asks about an object.
     Explain {

@@ -89,7 +89,7 @@ pub(crate) async fn run(context: Arc<RunContext>, executor: Arc<Executor>, mut b
             Message::Finished {
                 run: context.run,
                 result,
-                report,
+                report: Box::new(report),
             }
         }
     };

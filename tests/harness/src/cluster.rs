@@ -62,6 +62,16 @@ impl Cluster {
         Self::of_server(server.clone()).await
     }
 
+    /// The shared one, in which Scripts are served.
+    pub async fn shared_with_scripts() -> Result<Self> {
+        static SERVED: OnceCell<()> = OnceCell::const_new();
+        let cluster = Self::shared().await?;
+        SERVED
+            .get_or_try_init(async || cluster.apply_script_crd().await)
+            .await?;
+        Ok(cluster)
+    }
+
     /// A server that somebody else started.
     pub async fn of_kubeconfig(path: &Path) -> Result<Self> {
         Self::connect(path.to_owned(), None).await

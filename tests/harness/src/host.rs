@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::{Cluster, binaries, wait_for};
+use crate::{Cluster, Proxy, binaries, wait_for};
 
 /// What the host logs once it serves. It may have to compile plugins before.
 const READY: &str = "patchbay is ready";
@@ -48,6 +48,18 @@ impl Default for HostOptions {
             arguments: Vec::new(),
             environment: Vec::new(),
         }
+    }
+}
+
+impl HostOptions {
+    /// Behind a proxy, with the test plugin, and with a log of all that it does.
+    pub fn of_scripts(proxy: &Proxy) -> Result<Self> {
+        Ok(Self {
+            kubeconfig: Some(proxy.kubeconfig_path()),
+            plugins: Some(binaries::test_plugins()?),
+            arguments: vec!["--log".to_owned(), "debug".to_owned()],
+            ..Self::default()
+        })
     }
 }
 

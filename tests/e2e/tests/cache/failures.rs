@@ -4,7 +4,7 @@ use anyhow::Result;
 use patchbay_harness::{Cluster, Fault, Filter, Proxy, Refusal, wait_for};
 use serde_json::{Value, json};
 
-use crate::world::{SOON, World, applying, copy, copy_of, copy_of_nothing, named, shared};
+use crate::world::{SOON, World, applying, copy, copy_of, copy_of_nothing, named};
 
 /// A Script that copies `source` and prunes. `names` are the ConfigMaps that it applies.
 fn pruning(query: Value, names: &[&str]) -> Value {
@@ -80,11 +80,7 @@ async fn a_plugin_that_tolerates_it_is_told_that_a_query_is_forbidden() -> Resul
 #[tokio::test]
 async fn a_cluster_that_cannot_be_reached_prunes_nothing_and_misses_nothing() -> Result<()> {
     let world = World::new("unreachable").await?;
-    let remote = Proxy::start(&world.cluster).await?;
-    world
-        .cluster
-        .kubeconfig_secret(&world.namespace, "remote", &remote.kubeconfig()?)
-        .await?;
+    let remote = world.remote().await?;
     let mut query = named("source");
     query["cluster"] = json!({"kubeconfig": {"name": "remote"}});
     world.secret("source", "one").await?;
@@ -172,7 +168,7 @@ async fn reads_that_fail_are_made_again() -> Result<()> {
 
 #[tokio::test]
 async fn a_host_that_starts_while_sources_are_forbidden_writes_nothing_until_it_sees_them() -> Result<()> {
-    let cluster = shared().await?;
+    let cluster = Cluster::shared_with_scripts().await?;
     let namespace = cluster.namespace("blind").await?;
     let proxy = Proxy::start(&cluster).await?;
     let forbidden = proxy.fault(Filter::sight().of("secrets"), Fault::Answer(Refusal::forbidden()));
@@ -213,11 +209,7 @@ async fn reads_of_a_kind_that_hang_hold_up_no_other_kind() -> Result<()> {
 #[tokio::test]
 async fn writes_to_a_cluster_that_hangs_hold_up_no_other_cluster() -> Result<()> {
     let world = World::new("stuck").await?;
-    let remote = Proxy::start(&world.cluster).await?;
-    world
-        .cluster
-        .kubeconfig_secret(&world.namespace, "remote", &remote.kubeconfig()?)
-        .await?;
+    let remote = world.remote().await?;
     let stall = remote.fault(Filter::writes().of("configmaps"), Fault::Stall);
     let cluster = json!({"kubeconfig": {"name": "remote"}});
     for number in 0..40 {

@@ -104,7 +104,8 @@ async fn a_reference_that_is_added_while_its_object_changes_sees_the_last_value(
             world.secret("source", &last).await
         };
         let (changed, added) = tokio::join!(change, world.script("s", copy()));
-        (changed?, added?);
+        changed?;
+        added?;
         world.copied(&last).await?;
         // The next round finds no watch of it standing.
         world.delete_secret("source").await?;

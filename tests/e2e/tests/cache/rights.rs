@@ -2,10 +2,10 @@
 
 use anyhow::Result;
 use k8s_openapi::api::rbac::v1::PolicyRule;
-use patchbay_harness::{Filter, Proxy, Scope};
+use patchbay_harness::{Cluster, Filter, Proxy, Scope};
 use serde_json::{Value, json};
 
-use crate::world::{World, applying, copy_of, copying, named, shared};
+use crate::world::{World, applying, copy_of, copying, named};
 
 const ACCOUNT: &str = "limited";
 
@@ -22,7 +22,7 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> PolicyRule {
 /// A host that may do with Scripts and ConfigMaps what it must, and see nothing else but what these rules allow it in its
 /// own namespace.
 async fn limited(purpose: &str, rules: &[PolicyRule]) -> Result<World> {
-    let cluster = shared().await?;
+    let cluster = Cluster::shared_with_scripts().await?;
     let namespace = cluster.namespace(purpose).await?;
     let everywhere = [
         rule("script.patchbay.dev", &["*"], &["*"]),

@@ -96,9 +96,18 @@ impl Storm {
             6 => proxy.fault_times(4, writes, Fault::Lose(Refusal::internal_error())),
             7 => proxy.fault(reads, Fault::Hold),
             8 => proxy.fault(watches, Fault::Stall),
-            9 => return drop(proxy.cut(&watches)),
-            10 => return drop(proxy.end(&watches)),
-            _ => return drop(proxy.say(&watches, b"{\"type\":\"MODIFIED\",\"object\":{\"meta\n")),
+            9 => {
+                proxy.cut(&watches);
+                return;
+            }
+            10 => {
+                proxy.end(&watches);
+                return;
+            }
+            _ => {
+                proxy.say(&watches, b"{\"type\":\"MODIFIED\",\"object\":{\"meta\n");
+                return;
+            }
         };
         self.faults.push(fault);
         self.world

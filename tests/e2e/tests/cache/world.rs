@@ -8,9 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use patchbay_harness::{Cluster, Filter, History, Host, HostOptions, Proxy, binaries, wait_for};
+use patchbay_harness::{Cluster, Filter, History, Host, HostOptions, Proxy, wait_for};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 pub const SCRIPT: &str = "script.patchbay.dev/v1";
 /// What "at once" may take on a machine that runs everything else as well.
@@ -29,7 +28,7 @@ pub struct World {
 impl World {
     /// In the cluster that all tests share.
     pub async fn new(purpose: &str) -> Result<Self> {
-        let cluster = shared().await?;
+        let cluster = Cluster::shared_with_scripts().await?;
         let namespace = cluster.namespace(purpose).await?;
         World::of(cluster, namespace).await
     }
@@ -42,18 +41,21 @@ impl World {
 
     pub async fn behind(cluster: Cluster, namespace: String, proxy: Proxy) -> Result<Self> {
         proxy.confine("scripts", &namespace);
-        let options = HostOptions {
-            kubeconfig: Some(proxy.kubeconfig_path()),
-            plugins: Some(binaries::test_plugins()?),
-            arguments: vec!["--log".to_owned(), "debug".to_owned()],
-            ..HostOptions::default()
-        };
         Ok(World {
-            host: Host::start(&cluster, &options).await?,
+            host: Host::start(&cluster, &HostOptions::of_scripts(&proxy)?).await?,
             cluster,
             proxy,
             namespace,
         })
+    }
+
+    /// The same cluster once more, behind a proxy of its own and by a kubeconfig in the Secret `remote`.
+    pub async fn remote(&self) -> Result<Proxy> {
+        let remote = Proxy::start(&self.cluster).await?;
+        self.cluster
+            .kubeconfig_secret(&self.namespace, "remote", &remote.kubeconfig()?)
+            .await?;
+        Ok(remote)
     }
 
     /// Applies an object, and gives its version.
@@ -151,16 +153,6 @@ impl World {
         let cut = self.proxy.cut(&watches());
         assert!(cut > 0, "no watch of Secrets: {:?}", self.proxy.open_watches());
     }
-}
-
-/// The cluster that all tests share, with Scripts served.
-pub async fn shared() -> Result<Cluster> {
-    static SERVED: OnceCell<()> = OnceCell::const_new();
-    let cluster = Cluster::shared().await?;
-    SERVED
-        .get_or_try_init(async || cluster.apply_script_crd().await)
-        .await?;
-    Ok(cluster)
 }
 
 /// The watches of Secrets.

@@ -190,16 +190,7 @@ async fn a_finalizer_that_somebody_takes_off_is_put_back() -> Result<()> {
     world.script("a", protects(kind, &["o"])).await?;
     protected(&world, kind, "o").await?;
     for _ in 0..2 {
-        let bare = world
-            .cluster
-            .patch(
-                "v1",
-                kind,
-                &world.namespace,
-                "o",
-                json!({"metadata": {"finalizers": null}}),
-            )
-            .await?;
+        let bare = strip(&world, kind, "o").await?;
         assert!(finalizers(&bare).is_empty());
         protected(&world, kind, "o").await?;
     }
@@ -217,16 +208,7 @@ async fn an_object_that_is_made_anew_is_protected_anew() -> Result<()> {
         protected(&world, kind, "o").await?;
         // Of an object that is about to go, a finalizer can be taken off but not put back.
         world.cluster.delete("v1", kind, &world.namespace, "o").await?;
-        world
-            .cluster
-            .patch(
-                "v1",
-                kind,
-                &world.namespace,
-                "o",
-                json!({"metadata": {"finalizers": null}}),
-            )
-            .await?;
+        strip(&world, kind, "o").await?;
         world.gone(kind, "o").await?;
     }
     Ok(())
@@ -242,6 +224,12 @@ async fn what_no_query_finds_is_not_protected_and_that_is_told() -> Result<()> {
     world.script("a", spec).await?;
     world.failed("a", &["protect", kind, "o", "query it by name"]).await?;
     Ok(())
+}
+
+/// Takes all finalizers off an object.
+async fn strip(world: &World, kind: &str, name: &str) -> Result<DynamicObject> {
+    let none = json!({"metadata": {"finalizers": null}});
+    world.cluster.patch("v1", kind, &world.namespace, name, none).await
 }
 
 /// A Script that needs an object and another cluster, and whether the object is named only once that cluster has answered.

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, bail};
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
 use patchbay_harness::{Cluster, Filter, Host, HostOptions, Proxy, binaries, wait_for};
 use serde_json::{Value, json};
-use tokio::sync::OnceCell;
 
 pub const SCRIPT: &str = "script.patchbay.dev/v1";
 /// What "at once" may take on a machine that runs everything else as well.
@@ -30,25 +29,15 @@ impl World {
     }
 
     pub async fn without_host(purpose: &str) -> Result<Self> {
-        static DEFINED: OnceCell<()> = OnceCell::const_new();
-        let cluster = Cluster::shared().await?;
-        DEFINED
-            .get_or_try_init(async || cluster.apply_script_crd().await)
-            .await?;
+        let cluster = Cluster::shared_with_scripts().await?;
         let namespace = cluster.namespace(purpose).await?;
         let proxy = Proxy::start(&cluster).await?;
         proxy.confine("scripts", &namespace);
-        let options = HostOptions {
-            kubeconfig: Some(proxy.kubeconfig_path()),
-            plugins: Some(binaries::test_plugins()?),
-            arguments: vec!["--log".to_owned(), "debug".to_owned()],
-            ..HostOptions::default()
-        };
         Ok(World {
             cluster,
             namespace,
+            options: HostOptions::of_scripts(&proxy)?,
             proxy,
-            options,
             host: None,
         })
     }

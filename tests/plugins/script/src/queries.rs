@@ -235,7 +235,7 @@ mod tests {
         let set = asked(spec.clone(), &[]).unwrap();
         assert_eq!((names(&set), set.complete), (vec!["a"], false));
         let first = ("first", testing::found(json!({"data": {"next": "b"}})));
-        let set = asked(spec.clone(), &[first.clone()]).unwrap();
+        let set = asked(spec.clone(), std::slice::from_ref(&first)).unwrap();
         assert_eq!((names(&set), set.complete), (vec!["a", "b"], false));
         let set = asked(spec.clone(), &[first, ("second", testing::missing())]).unwrap();
         assert_eq!((names(&set), set.complete), (vec!["a", "b", "c"], true));
