@@ -288,7 +288,7 @@ impl Driver {
             }
             Message::Connected(cluster, attempt, Ok(connection)) => {
                 tracing::info!(cluster = self.core.cluster_name(cluster), "connected");
-                if self.core.connected(cluster, attempt, connection.uid()) {
+                if self.core.connected(cluster, attempt, connection.uid(), now) {
                     self.connections.insert(cluster, connection);
                 }
             }
@@ -593,7 +593,7 @@ impl Driver {
     }
 
     fn let_go(&mut self, context: &RunContext) -> LetGo {
-        let Releases::Now(objects) = self.core.let_go(context.run) else {
+        let Releases::Now(objects) = self.core.let_go(context.run, self.now()) else {
             return LetGo::Later;
         };
         let held = objects.into_iter().map(|(object, uid)| Held {

@@ -25,39 +25,47 @@ const FORGOTTEN: Duration = Duration::from_secs(180);
 pub(crate) struct Way {
     path: Vec<Arc<PrimaryKey>>,
     /// How often it came by a primary that it had come by before.
-    turns: u32,
+    again: u32,
 }
 
 impl Way {
     /// The way on from a run that was woken by another way, or by none.
     pub(crate) fn through(before: Option<&Way>, primary: &Arc<PrimaryKey>) -> Arc<Way> {
         let mut path = before.map(|way| way.path.clone()).unwrap_or_default();
-        let again = path.contains(primary);
+        let again = u32::from(path.contains(primary));
         path.push(primary.clone());
         if path.len() > REMEMBERED {
             path.remove(0);
         }
-        let turns = before.map_or(0, |way| way.turns) + u32::from(again);
-        Arc::new(Way { path, turns })
+        let again = before.map_or(0, |way| way.again) + again;
+        Arc::new(Way { path, again })
     }
 
     /// How long to wait before a primary is run by this wake.
     pub(crate) fn delay(&self, primary: &PrimaryKey, most: Duration) -> Option<Duration> {
-        let circle = self.path.iter().any(|other| **other == *primary);
-        circle.then(|| delay(self.turns, most)).flatten()
+        let length = self.length(primary)?;
+        delay(self.again / u32::try_from(length).unwrap_or(u32::MAX), most)
+    }
+
+    /// How many primaries the circle has that a primary is in.
+    fn length(&self, primary: &PrimaryKey) -> Option<usize> {
+        let last = self.path.iter().rposition(|other| **other == *primary)?;
+        Some(self.path.len() - last)
     }
 
     /// The primaries of the circle that a primary is in, from itself on.
     pub(crate) fn circle(&self, primary: &PrimaryKey) -> Vec<PrimaryKey> {
-        let last = self.path.iter().rposition(|other| **other == *primary);
-        let circle = last.map_or(&[][..], |last| &self.path[last..]);
-        circle.iter().map(|key| (**key).clone()).collect()
+        let length = self.length(primary).unwrap_or_default();
+        self.path[self.path.len() - length..]
+            .iter()
+            .map(|key| (**key).clone())
+            .collect()
     }
 
     /// The one of two ways that came by more turns.
     pub(crate) fn longer(one: Option<Arc<Way>>, other: Option<Arc<Way>>) -> Option<Arc<Way>> {
         match (one, other) {
-            (Some(one), Some(other)) => Some(if other.turns > one.turns { other } else { one }),
+            (Some(one), Some(other)) => Some(if other.again > one.again { other } else { one }),
             (one, other) => one.or(other),
         }
     }

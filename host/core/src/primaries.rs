@@ -65,8 +65,8 @@ pub(crate) struct Primary {
     pub(crate) sighted: bool,
     /// What it protects is registered, for the first time since it is known.
     pub(crate) decided: bool,
-    /// A query of its last run failed.
-    pub(crate) blind: bool,
+    /// Its last run failed, or lacked an answer. What it has not decided yet it may never decide.
+    pub(crate) stuck: bool,
     pub(crate) reverted: Option<Box<Reverted>>,
     /// What became of the writes of the last run.
     pub(crate) last_writes: Option<WriteRecord>,
@@ -100,11 +100,15 @@ pub(crate) struct Run {
     pub(crate) join_keys: Vec<Arc<str>>,
     pub(crate) latest_joins: Vec<Arc<str>>,
     pub(crate) protects: Vec<ObjectKey>,
+    /// What it was told to release.
+    pub(crate) releases: Vec<ObjectKey>,
     /// A query of its last round failed. What it decides without that answer is no ground to release anything.
     pub(crate) blind: bool,
     /// A collection went back in time while it ran, so the versions that its writes will tell may come again and mean
     /// something else.
     pub(crate) history_lost: bool,
+    /// The way that it came.
+    pub(crate) came: Option<Arc<Way>>,
     /// The way that its writes go on with.
     pub(crate) way: Arc<Way>,
     /// What it is about to write.
@@ -193,9 +197,11 @@ impl Primaries {
             join_keys: Vec::new(),
             latest_joins: Vec::new(),
             protects: Vec::new(),
+            releases: Vec::new(),
             blind: false,
             history_lost: false,
-            way: Way::through(primary.way.take().as_deref(), &shared),
+            way: Way::through(primary.way.as_deref(), &shared),
+            came: primary.way.take(),
             writing: Vec::new(),
         }));
         self.running_in.add(key.controller);

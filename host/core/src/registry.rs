@@ -259,6 +259,10 @@ impl Registered {
         matches!(self.state, QueryState::Ready { .. })
     }
 
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.state, QueryState::Failed(_))
+    }
+
     /// Whether objects of a namespace can be found now.
     pub(crate) fn looks_in(&self, namespace: Option<&Arc<str>>) -> bool {
         match (&self.query.target, &self.selected) {

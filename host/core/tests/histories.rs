@@ -270,7 +270,7 @@ fn another_cluster_behind_a_kubeconfig_is_read_though_its_versions_are_lower() {
     world.stand(1);
     world.answer_reads(5, |_| vec![("s", metadata(4, None))]);
     let (_, attempt) = world.connects.remove(0);
-    assert!(world.core.connected(cluster, attempt, "A"));
+    assert!(world.core.connected(cluster, attempt, "A", Time::default()));
     world.pull();
     world.stand(900_000);
     world.answer_reads(1_000_000, |_| Vec::new());
@@ -281,10 +281,10 @@ fn another_cluster_behind_a_kubeconfig_is_read_though_its_versions_are_lower() {
     world.event(secret, metadata(8, None));
     let (_, newer) = world.connects.remove(0);
     assert!(
-        !world.core.connected(cluster, attempt, "A"),
+        !world.core.connected(cluster, attempt, "A", Time::default()),
         "the answer to an earlier attempt"
     );
-    assert!(world.core.connected(cluster, newer, "B"));
+    assert!(world.core.connected(cluster, newer, "B", Time::default()));
     world.pull();
     world.stand(5000);
     world.answer_reads(5000, |_| vec![("y", metadata(4000, Some("x")))]);

@@ -40,17 +40,17 @@ impl Core {
             return;
         };
         cluster.queries = cluster.queries.saturating_sub(1);
-        if cluster.queries == 0 && id != ClusterId::HOST {
-            self.set_timer(now + self.settings.linger, Timer::Cluster(id));
-        }
+        self.let_linger_unused(id, now);
     }
 
     /// A timer of the cluster fired: it is let go if nobody names it, or connected again if that failed.
     pub(super) fn cluster_due(&mut self, id: ClusterId, now: Time) {
         let Some(cluster) = self.clusters.get(id) else { return };
-        if cluster.queries > 0 {
+        if cluster.queries > 0 || self.is_to_release_in(id) {
             if matches!(cluster.state, ClusterState::Failed(_)) {
-                self.kubeconfig_changed(id, now);
+                self.connect(id, now);
+            } else if cluster.queries == 0 {
+                self.set_timer(now + self.settings.retry_most, Timer::Cluster(id));
             }
             return;
         }
@@ -59,14 +59,36 @@ impl Core {
             self.forget_watch(&key, now);
         }
         self.clusters.forget(id);
+        self.protections.forget_cluster(id);
         self.effects.push_back(Effect::Disconnect(id));
         if let Some(query) = kubeconfig {
             self.unregister(query, &User::Cluster(id), now);
         }
     }
 
+    /// Whether objects of a cluster are still to be released. Without a kubeconfig they will not be.
+    fn is_to_release_in(&self, id: ClusterId) -> bool {
+        let kubeconfig = self.clusters.get(id).and_then(|cluster| cluster.kubeconfig);
+        let missing = kubeconfig.is_some_and(|query| matches!(self.finding(query), Some(Finding::Missing)));
+        !missing && self.protections.any_in(id)
+    }
+
     /// The Secret with a cluster's kubeconfig was read, or changed.
     pub(super) fn kubeconfig_changed(&mut self, id: ClusterId, now: Time) {
+        self.let_linger_unused(id, now);
+        self.connect(id, now);
+    }
+
+    /// A cluster that nobody names any longer is let go after a while.
+    fn let_linger_unused(&mut self, id: ClusterId, now: Time) {
+        let unused = self.clusters.get(id).is_some_and(|cluster| cluster.queries == 0);
+        if unused && id != ClusterId::HOST {
+            self.set_timer(now + self.settings.linger, Timer::Cluster(id));
+        }
+    }
+
+    /// Connects a cluster by its kubeconfig, as that is now.
+    fn connect(&mut self, id: ClusterId, now: Time) {
         let Some(cluster) = self.clusters.get(id) else { return };
         let ClusterSource::Kubeconfig(source) = &cluster.source else {
             return;
@@ -108,7 +130,7 @@ impl Core {
 
     /// Tells that a connection stands. All watches of the cluster move to it. Returns false if nobody waits for this
     /// connection any longer: the cluster was let go, or its kubeconfig has changed again.
-    pub fn connected(&mut self, id: ClusterId, attempt: u64, uid: &str) -> bool {
+    pub fn connected(&mut self, id: ClusterId, attempt: u64, uid: &str, now: Time) -> bool {
         let Some(cluster) = self.clusters.get_mut(id).filter(|cluster| cluster.attempt == attempt) else {
             return false;
         };
@@ -123,6 +145,7 @@ impl Core {
             }
             self.restart_watch(&key);
         }
+        self.let_linger_unused(id, now);
         true
     }
 

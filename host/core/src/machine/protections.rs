@@ -13,8 +13,9 @@ use super::{Core, Effect, Protection, Releases, Timer};
 use crate::change::Metadata;
 use crate::name::{ClusterId, ControllerId, Kind, ObjectKey, PrimaryKey};
 use crate::planted::Planted;
-use crate::primaries::{Job, Primary, RunId};
+use crate::primaries::{Job, Primary, Run, RunId};
 use crate::query::{QueryId, Target};
+use crate::registry::Registered;
 use crate::time::Time;
 use crate::users::User;
 use crate::wake::Wake;
@@ -50,11 +51,24 @@ impl Protections {
         self.leaving.retain(|key| key.controller != id);
         self.by_object.retain(|_, finalizers| {
             finalizers.retain(|_, protected| {
+                let before = protected.by.len();
                 protected.by.retain(|key| key.controller != id);
-                !protected.by.is_empty()
+                // Those that nobody has protected before are being released.
+                protected.by.len() == before || !protected.by.is_empty()
             });
             !finalizers.is_empty()
         });
+    }
+
+    /// A cluster is let go. What is protected there stays so.
+    pub(super) fn forget_cluster(&mut self, id: ClusterId) {
+        self.by_object.retain(|object, _| object.cluster != id);
+        self.swept.retain(|(_, cluster, _)| *cluster != id);
+    }
+
+    /// Whether anything is to be released in a cluster.
+    pub(super) fn any_in(&self, id: ClusterId) -> bool {
+        self.by_object.keys().any(|object| object.cluster == id)
     }
 
     /// Remembers that an object carries a finalizer, whoever protects it.
@@ -138,6 +152,37 @@ impl Core {
         }
     }
 
+    /// A run failed, and none before it has said what its primary protects. What it names may have been protected before the
+    /// host was started, and stays so until a run says otherwise.
+    pub(super) fn protects_as_before(&mut self, key: &Arc<PrimaryKey>, ended: &mut Run) {
+        let decided = self.primaries.get(key).is_none_or(|primary| primary.decided);
+        let Some(finalizer) = self.finalizer_of(key).filter(|_| !decided) else {
+            return;
+        };
+        let own = self.primary_object_key(key);
+        for object in self.named_objects(&ended.named) {
+            if let Some(present) = self.cache.present(&object)
+                && present.metadata.finalizers.contains(&finalizer)
+                && own.as_ref() != Some(&object)
+            {
+                let uid = present.metadata.uid.clone();
+                let protected = self.protections.keep(object.clone(), uid, &finalizer);
+                protected.by.insert(key.clone());
+                ended.protects.push(object);
+            }
+        }
+    }
+
+    /// The objects that queries name.
+    fn named_objects(&self, queries: &[QueryId]) -> Vec<ObjectKey> {
+        let queries = queries.iter().filter_map(|id| self.registry.query(*id));
+        let named = queries.filter_map(|query| match &query.target {
+            Target::Named(name) => Some(query.object(name)),
+            Target::Selected(_) => None,
+        });
+        named.collect()
+    }
+
     fn finalizer_of(&self, key: &PrimaryKey) -> Option<Arc<str>> {
         Some(self.controllers.get(&key.controller)?.protection.clone())
     }
@@ -160,6 +205,19 @@ impl Core {
         let mut controllers = self.controllers.values();
         self.planted(Planted::ReleaseOnIncompleteIndex)
             || !controllers.any(|controller| controller.protection == *finalizer && !controller.complete)
+    }
+
+    /// Whether that will be so in a moment. Primaries that cannot be listed may never say anything.
+    fn is_being_counted(&self, finalizer: &Arc<str>) -> bool {
+        !self.planted(Planted::ReleaseOnIncompleteIndex)
+            && self.controllers.values().any(|controller| {
+                let failed = || {
+                    self.registry
+                        .get(controller.primaries)
+                        .is_some_and(Registered::has_failed)
+                };
+                controller.protection == *finalizer && !controller.complete && !failed()
+            })
     }
 
     /// Whether all is known that decides on what is protected by a finalizer: nobody lacked an answer to say it.
@@ -204,6 +262,11 @@ impl Core {
         })
     }
 
+    /// Whether a primary that has not said so may protect what it asks for. One that waits to go does not any longer.
+    fn may_yet_protect(&self, key: &PrimaryKey, primary: &Primary) -> bool {
+        !primary.decided && !self.protections.leaving.contains(key)
+    }
+
     fn release_unused(&mut self, object: &ObjectKey, finalizer: &Arc<str>) {
         let Some(protected) = self.protections.get_mut(object, finalizer) else {
             return;
@@ -212,11 +275,11 @@ impl Core {
             return;
         }
         let uid = protected.uid.clone();
-        let undecided = |_: &PrimaryKey, primary: &Primary| !primary.decided;
+        let undecided = |by: &PrimaryKey, primary: &Primary| self.may_yet_protect(by, primary);
         if !self.is_known(finalizer) || self.is_asked_for(object, &uid, finalizer, undecided) {
             return;
         }
-        if self.is_protected_elsewhere(object, &uid, finalizer) {
+        if self.is_protected_elsewhere(object, &uid, finalizer, |_| true) {
             self.protections.forget(object, finalizer);
         } else if let Some(protected) = self.protections.get_mut(object, finalizer) {
             protected.releasing = true;
@@ -229,7 +292,13 @@ impl Core {
     }
 
     /// Whether somebody protects the same object under another name of its cluster.
-    fn is_protected_elsewhere(&self, object: &ObjectKey, uid: &str, finalizer: &Arc<str>) -> bool {
+    fn is_protected_elsewhere(
+        &self,
+        object: &ObjectKey,
+        uid: &str,
+        finalizer: &Arc<str>,
+        by: impl Fn(&PrimaryKey) -> bool,
+    ) -> bool {
         self.clusters.ids().filter(|id| *id != object.cluster).any(|cluster| {
             let same = ObjectKey {
                 cluster,
@@ -237,7 +306,7 @@ impl Core {
             };
             let finalizers = self.protections.by_object.get(&same);
             let protected = finalizers.and_then(|finalizers| finalizers.get(finalizer));
-            protected.is_some_and(|protected| *protected.uid == *uid && !protected.by.is_empty())
+            protected.is_some_and(|protected| *protected.uid == *uid && protected.by.iter().any(|key| by(key)))
         })
     }
 
@@ -298,15 +367,16 @@ impl Core {
                 .get(&object)
                 .and_then(|finalizers| finalizers.get(&finalizer))
                 .is_some_and(|protected| protected.by.iter().any(|by| **by != *key));
-            if others || self.is_protected_elsewhere(&object, &present.metadata.uid, &finalizer) {
+            let uid = &present.metadata.uid;
+            if others || self.is_protected_elsewhere(&object, uid, &finalizer, |by| by != key) {
                 continue;
             }
-            if !self.is_counted(&finalizer) {
+            if self.is_being_counted(&finalizer) {
                 return None;
             }
             let uid = present.metadata.uid.clone();
-            let undecided = |by: &PrimaryKey, primary: &Primary| by != key && !primary.decided;
-            let deciding = |by: &PrimaryKey, primary: &Primary| undecided(by, primary) && !primary.blind;
+            let undecided = |by: &PrimaryKey, primary: &Primary| by != key && self.may_yet_protect(by, primary);
+            let deciding = |by: &PrimaryKey, primary: &Primary| undecided(by, primary) && !primary.stuck;
             if self.is_asked_for(&object, &uid, &finalizer, deciding) {
                 return None;
             } else if self.is_known(&finalizer) && !self.is_asked_for(&object, &uid, &finalizer, undecided) {
@@ -320,32 +390,32 @@ impl Core {
 
     /// The objects that a primary names, or protects.
     fn candidates(&self, primary: &Primary, key: &PrimaryKey) -> BTreeSet<ObjectKey> {
-        let named = match &primary.job {
+        let running = match &primary.job {
             Job::Running(run) => run.named.as_slice(),
             _ => &[],
         };
-        let queries = primary.queries.iter().chain(named);
-        let named = queries
-            .filter_map(|id| self.registry.query(*id))
-            .filter_map(|query| match &query.target {
-                Target::Named(name) => Some(query.object(name)),
-                Target::Selected(_) => None,
-            });
         let own = self.primary_object_key(key);
+        let named = self.named_objects(&primary.queries).into_iter();
         named
+            .chain(self.named_objects(running))
             .chain(primary.protects.iter().cloned())
             .filter(|object| Some(object) != own.as_ref())
             .collect()
     }
 
     /// Tells that a run's primary is about to go: it protects nothing any longer. Gives what nobody else protects.
-    pub fn let_go(&mut self, run: RunId) -> Releases {
+    pub fn let_go(&mut self, run: RunId, now: Time) -> Releases {
         let Some(key) = self.primaries.run_mut(run).map(|(key, _)| key.clone()) else {
             return Releases::Now(Vec::new());
         };
         let Some(uses) = self.last_uses(&key) else {
             self.park(run);
+            let finalizer = self.finalizer_of(&key);
             self.protections.leaving.insert(key);
+            // Others may have waited for what this one says.
+            if let Some(finalizer) = finalizer {
+                self.let_leave(&finalizer, now);
+            }
             return Releases::Later;
         };
         let Some(finalizer) = self.finalizer_of(&key) else {
@@ -357,12 +427,12 @@ impl Core {
         let mut protects = std::mem::take(&mut primary.protects);
         if let Job::Running(run) = &mut primary.job {
             protects.append(&mut run.protects);
+            run.releases = uses.released.iter().map(|(object, _)| object.clone()).collect();
         }
         for object in protects {
             if let Some(protected) = self.protections.get_mut(&object, &finalizer) {
                 protected.by.remove(&key);
                 if protected.by.is_empty() {
-                    // The run releases it, and does so again if it fails.
                     self.protections.forget(&object, &finalizer);
                 }
             }
@@ -370,7 +440,26 @@ impl Core {
         for (object, uid) in uses.kept {
             self.protections.keep(object, uid, &finalizer);
         }
+        for (object, uid) in &uses.released {
+            // Whoever protects it meanwhile must not count on the finalizer that is being taken off.
+            let protected = self.protections.keep(object.clone(), uid.clone(), &finalizer);
+            protected.releasing = true;
+        }
         Releases::Now(uses.released)
+    }
+
+    /// A run that was to release objects has ended. What it may not have released is released without it.
+    pub(super) fn run_released(&mut self, key: &PrimaryKey, objects: &[ObjectKey], done: bool, now: Time) {
+        let Some(finalizer) = self.finalizer_of(key) else {
+            return;
+        };
+        for object in objects {
+            if done {
+                self.released(object, &finalizer, true, now);
+            } else {
+                self.retry_release(object, &finalizer);
+            }
+        }
     }
 
     /// A primary that waited to be let go has gone otherwise.
@@ -474,15 +563,18 @@ impl Core {
         let Some(controller) = self.controllers.get_mut(&id) else {
             return;
         };
-        let listed = self
-            .registry
-            .get(controller.primaries)
-            .is_some_and(|entry| entry.is_ready());
-        if controller.complete || !listed || controller.unasked > 0 {
+        let finalizer = controller.protection.clone();
+        let entry = self.registry.get(controller.primaries);
+        if !entry.is_some_and(Registered::is_ready) {
+            if entry.is_some_and(Registered::has_failed) {
+                self.let_leave(&finalizer, now);
+            }
+            return;
+        }
+        if controller.complete || controller.unasked > 0 {
             return;
         }
         controller.complete = true;
-        let finalizer = controller.protection.clone();
         if self.is_counted(&finalizer) {
             self.release_all_unused(&finalizer, now);
             let protected = self.protections.by_object.iter();

@@ -100,7 +100,7 @@ impl Core {
     pub(super) fn evaluate(&mut self, id: QueryId, now: Time) {
         let Some(entry) = self.registry.get(id) else { return };
         if let Some(failure) = self.watches.failure(id, entry) {
-            self.fail_query(id, &failure, now);
+            self.fail_unwatched(id, &failure, now);
         } else if self.watches.all_stand(id, entry) {
             self.begin_reads(id, now);
         } else {
@@ -198,7 +198,6 @@ impl Core {
             return;
         };
         entry.failures = 0;
-        // If its watch failed meanwhile, it is read again when that stands.
         if let QueryState::Pending { reads, floor, .. } = &mut entry.state {
             let floor = *floor.insert(floor.map_or(version, |other| other.min(version)));
             *reads = reads.saturating_sub(1);
@@ -244,6 +243,12 @@ impl Core {
         if !awaited {
             self.read_object(object);
         }
+    }
+
+    /// Fails a query that is not watched. What is being read for it says nothing of it any longer, nor why it fails.
+    pub(super) fn fail_unwatched(&mut self, id: QueryId, failure: &Failure, now: Time) {
+        self.registry.begin_round(id);
+        self.fail_query(id, failure, now);
     }
 
     pub(super) fn fail_query(&mut self, id: QueryId, failure: &Failure, now: Time) {

@@ -243,6 +243,7 @@ impl Core {
         match primary.job {
             Job::Running(run) => {
                 self.stop_writing(&run);
+                self.run_released(key, &run.releases, false, now);
                 queries.extend(run.named);
                 joins.extend(run.join_keys);
                 protects.extend(run.protects);
@@ -280,7 +281,12 @@ impl Core {
                     .is_none_or(|controller| controller.listed.iter().all(|listed| *listed));
                 listed && self.primaries.running_in(id) < most
             };
-            let (ticket, key) = self.queue.pop(may_run)?;
+            let Some((ticket, key)) = self.queue.pop(may_run) else {
+                if self.unhold_all() {
+                    continue;
+                }
+                return None;
+            };
             let current = self
                 .primaries
                 .get(&key)
@@ -342,6 +348,15 @@ impl Core {
         if held.is_empty() {
             self.held.remove(&cluster);
         }
+    }
+
+    /// Queues one primary for each cluster that has permits left. What had them may have gone without a run.
+    fn unhold_all(&mut self) -> bool {
+        let free: Vec<ClusterId> = self.held.keys().copied().filter(|id| !self.is_full(*id)).collect();
+        for cluster in &free {
+            self.unhold(*cluster);
+        }
+        !free.is_empty()
     }
 
     fn begin_run(&mut self, key: &Arc<PrimaryKey>, clusters: Vec<ClusterId>) -> Option<Effect> {
@@ -505,7 +520,7 @@ impl Core {
                 unite(&mut primary.join_keys, run.join_keys.clone());
                 unite(&mut primary.protects, run.protects.clone());
                 // It goes on by the way that it came.
-                primary.way = Some(run.way.clone());
+                primary.way.clone_from(&run.came);
                 self.stop_writing(&run);
             }
             other => primary.job = other,
@@ -546,7 +561,7 @@ impl Core {
             return;
         };
         // The primary may have been deleted and created anew while this run was under way.
-        let ended = match std::mem::take(&mut primary.job) {
+        let mut ended = match std::mem::take(&mut primary.job) {
             Job::Running(ended) if ended.id == run => ended,
             other => {
                 primary.job = other;
@@ -570,23 +585,30 @@ impl Core {
             primary.reverted.get_or_insert_default().again(reverted, now);
         }
         self.stop_writing(&ended);
+        if matches!(result, RunResult::Failed { .. }) {
+            self.protects_as_before(&key, &mut ended);
+        }
         self.replace_sets(&key, &ended, &result, now);
         self.expect_events(&key, &written, &ended.way);
-        let unfinished = matches!(result, RunResult::Failed { permanent: false });
+        let done = matches!(result, RunResult::Done { .. });
+        self.run_released(&key, &ended.releases, done, now);
         let Some(primary) = self.primaries.get_mut(&key) else {
             return;
         };
-        primary.blind = ended.blind;
-        let undecided = !primary.decided;
-        primary.decided |= !unfinished;
-        if !unfinished {
-            // One that cannot say what it depends on will not, until it changes.
-            self.has_asked(&key, now);
-            if !ended.blind {
-                self.is_sighted(&key, now);
-            }
+        let before = (primary.decided, primary.stuck);
+        let permanent = matches!(result, RunResult::Failed { permanent: true });
+        let failed = matches!(result, RunResult::Failed { .. });
+        primary.stuck = ended.blind || failed;
+        // What it protected before, if anything, is among what it asks for.
+        primary.decided |= !failed || permanent && ended.named.is_empty();
+        primary.parked = 0;
+        let decided = before != (primary.decided, primary.stuck);
+        // One that fails before it has said all that it depends on may never say it, and nobody must wait for that.
+        self.has_asked(&key, now);
+        if (permanent || !failed) && !ended.blind {
+            self.is_sighted(&key, now);
         }
-        if undecided {
+        if decided {
             self.has_decided(&key, now);
         }
         self.plan_next(&key, &result, &ended.way, now);
@@ -630,7 +652,6 @@ impl Core {
             replace(&mut primary.protects, &ended.protects)
         };
         primary.failures = 0;
-        primary.parked = 0;
         self.forget_joins(key, &unused);
         self.unprotect(key, &released);
         for query in dropped {

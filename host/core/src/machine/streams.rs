@@ -134,7 +134,7 @@ impl Core {
                 .get(id)
                 .is_some_and(|entry| self.watches.all_stand(id, entry));
             if !served {
-                self.fail_query(id, failure, now);
+                self.fail_unwatched(id, failure, now);
             }
         }
     }

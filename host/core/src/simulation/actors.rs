@@ -188,7 +188,7 @@ impl World {
         format!("{}-{}", self.random.u32(0..2), self.pick(&PRIMARIES))
     }
 
-    fn edit_primary(&mut self, server: usize) {
+    pub(super) fn edit_primary(&mut self, server: usize) {
         let resource = self.pick(&[Resource::Copy, Resource::Bundle]);
         let name = ObjectName::new((resource == Resource::Copy).then_some("n"), self.pick(&PRIMARIES));
         match self.random.u32(0..8) {
@@ -206,8 +206,15 @@ impl World {
     }
 
     fn spec(&mut self) -> Spec {
+        let mut asks: Vec<_> = (0..self.random.usize(0..4)).map(|_| self.asked()).collect();
+        // Many depend on the same.
+        if self.once_in(3)
+            && let Some(other) = self.random.choice(&self.specs).cloned()
+        {
+            asks.extend(other.asks.first().cloned());
+        }
         Spec {
-            asks: (0..self.random.usize(0..4)).map(|_| self.asked()).collect(),
+            asks,
             chain: self.once_in(3),
             tolerates: self.once_in(3),
             needs_first: self.once_in(4),

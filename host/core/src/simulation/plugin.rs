@@ -112,6 +112,13 @@ impl Spec {
         found.map(|(asked, _)| asked).filter(|_| self.protects).collect()
     }
 
+    /// Whether nothing can keep it from being finalized where all servers answer.
+    pub(super) fn can_go(&self) -> bool {
+        let stays_there = |asked: &Asked| matches!(asked.resource, Resource::ConfigMap | Resource::Node);
+        let named = |asked: &Asked| matches!(asked.target, Target::Named(_));
+        !self.needs_first && self.asks.iter().all(|asked| stays_there(asked) && named(asked))
+    }
+
     pub(super) fn decide(&self, answers: &[Told]) -> Decision {
         if !self.tolerates && answers.iter().any(Result::is_err) {
             return Decision::Fail {

@@ -140,10 +140,16 @@ impl World {
         self.mend();
         self.rest();
         let guarded = self.guarded();
+        let (forget, restart) = (self.random.bool(), self.random.bool());
+        let mut forgot = false;
         for server in 0..self.servers.len() {
             for resource in [Resource::Copy, Resource::Bundle] {
-                self.delete_all(server, resource);
+                forgot |= self.delete_all(server, resource, forget);
             }
+        }
+        // After a restart, what a primary has protected is known only from what it says then.
+        if restart && !forgot {
+            self.restart();
         }
         self.rest();
         let counts = self.core.counts();
@@ -184,13 +190,15 @@ impl World {
         }
     }
 
-    fn delete_all(&mut self, server: usize, resource: Resource) {
+    /// Deletes all primaries of a kind. Some depend on nothing any longer by then: returns whether any does.
+    fn delete_all(&mut self, server: usize, resource: Resource, forget: bool) -> bool {
         let names: Vec<_> = self.servers[server]
             .objects
             .keys()
             .filter(|(of, _)| *of == resource)
             .cloned()
             .collect();
+        let mut forgot = false;
         for (resource, name) in names {
             let controllers = self
                 .controllers
@@ -198,15 +206,25 @@ impl World {
                 .filter(|of| self.home(of) == Some(server))
                 .cloned();
             let controllers: Vec<_> = controllers.filter(|of| of.resource == resource).collect();
+            let specs = &self.specs;
+            let stays = |spec: &usize| !forget && specs.get(*spec).is_some_and(|spec| spec.can_go());
+            let had = self.servers[server].objects[&(resource, name.clone())].spec;
+            let spec = had.filter(stays);
+            forgot |= had != spec;
+            let marked = &mut false;
             self.put(server, resource, &name, |object| {
-                object.spec = None;
+                object.spec = spec;
                 let labels = &object.labels;
                 object.finalizers.retain(|finalizer| {
                     let sets_it = |of: &Controller| of.finalizer.as_ref() == Some(finalizer);
                     controllers.iter().any(|of| sets_it(of) && of.selector.matches(labels))
                 });
+                *marked = !object.finalizers.is_empty();
             });
+            // What has no finalizer goes without a run.
+            forgot |= !*marked;
             self.delete(server, resource, &name);
         }
+        forgot
     }
 }

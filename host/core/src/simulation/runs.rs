@@ -317,7 +317,7 @@ impl World {
 
     /// Returns whether the run goes on.
     fn let_go(&mut self, run: &mut Running) -> bool {
-        match self.core.let_go(run.id) {
+        match self.core.let_go(run.id, self.now) {
             Releases::Now(objects) => {
                 note!(self, "run {} lets go of {}", run.id.0, objects.len());
                 for (object, uid) in &objects {

@@ -171,7 +171,13 @@ impl World {
                         .forget_versions(|cluster| connections.get(&cluster) == Some(&server));
                 }
             }
-            4 => self.restart(),
+            4 => {
+                // People go on while the host is away.
+                for _ in 0..self.random.usize(0..4) {
+                    self.edit_primary(server);
+                }
+                self.restart();
+            }
             5 | 6 => self.restrict(server),
             7 => self.servers[server].down = !self.servers[server].down,
             8 | 9 => {

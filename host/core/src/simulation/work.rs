@@ -59,7 +59,9 @@ impl World {
             Some(server) => {
                 note!(self, "connected {} to {}", cluster.0, self.servers[server].name);
                 // The connection stands before the machine asks anything of it.
-                if self.core.connected(cluster, attempt, self.servers[server].name)
+                if self
+                    .core
+                    .connected(cluster, attempt, self.servers[server].name, self.now)
                     && self
                         .connections
                         .insert(cluster, server)
