@@ -67,10 +67,10 @@ impl Core {
     }
 
     /// Whether objects of a cluster are still to be released. Without a kubeconfig they will not be.
-    fn is_to_release_in(&self, id: ClusterId) -> bool {
+    pub(crate) fn is_to_release_in(&self, id: ClusterId) -> bool {
         let kubeconfig = self.clusters.get(id).and_then(|cluster| cluster.kubeconfig);
         let missing = kubeconfig.is_some_and(|query| matches!(self.finding(query), Some(Finding::Missing)));
-        !missing && self.protections.any_in(id)
+        !missing && self.protections.any_to_release_in(id)
     }
 
     /// The Secret with a cluster's kubeconfig was read, or changed.

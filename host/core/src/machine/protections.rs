@@ -67,8 +67,11 @@ impl Protections {
     }
 
     /// Whether anything is to be released in a cluster.
-    pub(super) fn any_in(&self, id: ClusterId) -> bool {
-        self.by_object.keys().any(|object| object.cluster == id)
+    pub(super) fn any_to_release_in(&self, id: ClusterId) -> bool {
+        let unused = |protected: &Protected| protected.by.is_empty();
+        self.by_object
+            .iter()
+            .any(|(object, finalizers)| object.cluster == id && finalizers.values().any(unused))
     }
 
     /// Remembers that an object carries a finalizer, whoever protects it.

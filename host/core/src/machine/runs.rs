@@ -577,6 +577,10 @@ impl Core {
         if ended.history_lost {
             written.clear();
         }
+        for written in &written {
+            let WrittenObject { object, metadata, .. } = written;
+            self.watches.saw(object.cluster, &object.kind, metadata.version);
+        }
         primary.last_writes = last_writes;
         primary
             .wakes

@@ -61,7 +61,8 @@ impl World {
         for name in ["kc1", "kc2"] {
             let key = kubeconfig(name);
             let id = self.core.known_cluster(&key);
-            if needed.iter().any(|query| Some(query.cluster) == id) {
+            let releases = id.is_some_and(|id| self.core.is_to_release_in(id));
+            if releases || needed.iter().any(|query| Some(query.cluster) == id) {
                 needed.push(key.query());
             }
         }

@@ -343,12 +343,14 @@ impl World {
             };
             return;
         }
+        run.phase = Phase::End(DONE);
         let finalizer = run.controller.finalizer.clone();
         if let (Some(finalizer), Some(primary)) = (finalizer, self.primary_there(run)) {
             note!(self, "run {} takes its finalizer off", run.id.0);
-            self.take_off(&primary, &run.me.uid, &finalizer);
+            if !self.take_off(&primary, &run.me.uid, &finalizer) {
+                run.phase = Phase::End(RunResult::WriteFailed);
+            }
         }
-        run.phase = Phase::End(DONE);
     }
 
     fn end(&mut self, run: Running, result: RunResult) {
