@@ -32,7 +32,8 @@ impl Report {
     pub(crate) fn unwritten(last: Option<&LastRun>) -> Self {
         let kept = last.map(|last| LastRun {
             applied: last.applied.clone(),
-            status_time: last.status_time.clone(),
+            status: last.status.clone(),
+            held: last.held,
             pruned: last.pruned.clone(),
             ..LastRun::default()
         });

@@ -165,7 +165,11 @@ impl Core {
         let Some(cluster) = self.clusters.get_mut(id) else {
             return;
         };
-        cluster.state = ClusterState::Failed(failure.clone());
+        let before = std::mem::replace(&mut cluster.state, ClusterState::Failed(failure.clone()));
+        if before == ClusterState::Connected {
+            // Nothing must be written by a kubeconfig that was withdrawn.
+            self.effects.push_back(Effect::Disconnect(id));
+        }
         for key in self.watches.of_cluster(id) {
             let ended = self.watches.end(&key, WatchState::Failed(failure.clone())).flatten();
             self.effects.extend(ended.map(Effect::StopWatch));

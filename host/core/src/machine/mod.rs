@@ -85,7 +85,7 @@ pub enum Effect {
         /// The Secret, as far as its key is in it.
         secret: FoundObject,
     },
-    /// Let go of the connection to a cluster that nobody names any longer.
+    /// Let go of the connection to a cluster that nobody names any longer, or whose kubeconfig does not connect any longer.
     Disconnect(ClusterId),
     /// Ask a controller's plugin which primaries a change concerns. Answered by [`Core::dependents_found`] or
     /// [`Core::dependents_failed`].

@@ -523,6 +523,11 @@ impl Core {
             self.protections.by_object.swap_remove(object);
         }
         for key in bare {
+            // Somebody may strip it again and again.
+            if let Some(primary) = self.primaries.get_mut(&key) {
+                let reverted = primary.reverted.get_or_insert_default();
+                reverted.again(vec![object.clone()], now);
+            }
             let object = object.clone();
             self.wake(&key, Wake::Unprotected { object }, None, now);
         }
