@@ -6,6 +6,7 @@ mod check;
 mod cluster;
 mod command;
 mod demo;
+mod examples;
 mod plugins;
 mod signals;
 mod simulate;
@@ -40,6 +41,8 @@ enum Command {
     Test(test::Args),
     /// Build the host and the plugins; the last two lines are the binary's path and the plugins' folder
     Build(build::Args),
+    /// Build the example plugins, one in each language; the last line is their folder
+    Plugins(examples::Args),
     /// Run a command with real Kubernetes API servers
     Cluster(cluster::Args),
     /// Play the core through random worlds on virtual time, and compare with what must be so
@@ -65,6 +68,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Demo(args) => demo::run(&workspace, &args),
         Command::Test(args) => test::run(&workspace, &args),
         Command::Build(args) => build::run(&workspace, &args),
+        Command::Plugins(args) => examples::run(&workspace, &args),
         Command::Cluster(args) => cluster::run(&workspace, &args),
         Command::Simulate(args) => simulate::run(&workspace, &args),
         Command::Check => check::run(&workspace),

@@ -1,6 +1,7 @@
 //! Builds the plugins: a Wasm module by cargo, made a component by wit-component.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -20,6 +21,20 @@ const PROFILE: &str = "plugin";
 
 /// Builds plugins and gives the folder of this name that holds them and nothing else.
 pub fn build(
+    workspace: &Workspace,
+    toolchain: Toolchain,
+    step: &Step,
+    plugins: &[Plugin],
+    name: &str,
+) -> Result<PathBuf> {
+    let folder = compile(workspace, toolchain, step, plugins, name)?;
+    let names: Vec<_> = plugins.iter().map(|plugin| &plugin.name).collect();
+    remove_others(&folder, &names)?;
+    Ok(folder)
+}
+
+/// Builds plugins into the folder of this name, whatever else it holds.
+pub fn compile(
     workspace: &Workspace,
     toolchain: Toolchain,
     step: &Step,
@@ -46,7 +61,6 @@ pub fn build(
             encoded += 1;
         }
     }
-    remove_others(&folder, plugins)?;
     step.result(format!("{} in all, {encoded} new", plugins.len()));
     Ok(folder)
 }
@@ -78,7 +92,7 @@ fn encoder_version() -> Result<u128> {
 }
 
 /// Writes a file so that a reader sees the old content or the new one, and no half of it.
-fn write_at_once(path: &Path, content: &[u8]) -> Result<()> {
+pub fn write_at_once(path: &Path, content: &[u8]) -> Result<()> {
     let problem = || format!("cannot write {}", path.display());
     let folder = path.parent().with_context(problem)?;
     // Not named like a plugin, for a host that watches the folder.
@@ -94,16 +108,14 @@ fn write_at_once(path: &Path, content: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Removes plugins that are no longer part of the workspace.
-fn remove_others(folder: &Path, plugins: &[Plugin]) -> Result<()> {
+/// Removes plugins that are no longer part of the workspace: all but those of these names.
+pub fn remove_others(folder: &Path, names: &[impl AsRef<OsStr>]) -> Result<()> {
     let entries = folder
         .read_dir()
         .with_context(|| format!("cannot read {}", folder.display()))?;
     for path in entries.flatten().map(|entry| entry.path()) {
         let is_component = path.extension().is_some_and(|ending| ending == "wasm");
-        let is_ours = plugins
-            .iter()
-            .any(|plugin| path.file_stem().is_some_and(|stem| stem == plugin.name.as_str()));
+        let is_ours = names.iter().any(|name| path.file_stem() == Some(name.as_ref()));
         if is_component && !is_ours {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
         }
@@ -140,12 +152,7 @@ mod tests {
         for name in ["object.wasm", "gone.wasm", "notes.txt"] {
             fs::write(folder.path().join(name), "").unwrap();
         }
-        let plugin = Plugin {
-            package: "patchbay-object".into(),
-            name: "object".into(),
-            module: "m".into(),
-        };
-        remove_others(folder.path(), &[plugin]).unwrap();
+        remove_others(folder.path(), &["object"]).unwrap();
         let exists = |name: &str| folder.path().join(name).exists();
         assert!(exists("object.wasm") && exists("notes.txt") && !exists("gone.wasm"));
     }

@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use patchbay_test_cluster::BINARY_VARIABLE;
 
 use crate::build::{self, HOST, Parts};
+use crate::examples::{self, Language};
 use crate::steps::Steps;
 use crate::wasm;
 use crate::workspace::Workspace;
@@ -17,6 +18,9 @@ use crate::workspace::Workspace;
 /// How many tests of one binary run at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 const MOST_THREADS: usize = 16;
+
+/// The test targets that need the example plugins.
+const LANGUAGES: &str = "languages";
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -54,6 +58,12 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<ExitCode> {
             test_plugins: true,
         },
     )?;
+    if needs_examples(&args.arguments)
+        && let Err(error) = examples::build(workspace, &args.wasm, &steps, &Language::ALL)
+    {
+        // The tests of the languages fail then, and the others can still be run.
+        eprintln!("error: {error:#}");
+    }
     let mut command = workspace.cargo();
     // All test binaries run, so that the totals are those of all.
     command.args(["test", "--no-fail-fast"]);
@@ -63,7 +73,8 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<ExitCode> {
     command.args(&args.arguments);
     command
         .env("PATCHBAY_BIN", &built.programs[0])
-        .env("PATCHBAY_PLUGINS", &built.plugins);
+        .env("PATCHBAY_PLUGINS", &built.plugins)
+        .env("PATCHBAY_EXAMPLE_PLUGINS", examples::folder(workspace));
     if let Some(apiserver) = &built.apiserver {
         command.env(BINARY_VARIABLE, apiserver);
     }
@@ -90,6 +101,19 @@ fn selects_packages(arguments: &[String]) -> bool {
     for_cargo
         .into_iter()
         .any(|argument| argument.starts_with("-p") || argument == "--package" || argument.starts_with("--package="))
+}
+
+/// Whether arguments for `cargo test` may select the tests of the languages.
+fn needs_examples(arguments: &[String]) -> bool {
+    let for_cargo: Vec<_> = arguments.iter().take_while(|argument| *argument != "--").collect();
+    let named = for_cargo.windows(2).filter(|pair| pair[0] == "--test");
+    let targets: Vec<_> = named.map(|pair| pair[1].as_str()).collect();
+    if targets.is_empty() {
+        return !selects_packages(arguments);
+    }
+    targets
+        .iter()
+        .any(|target| *target == LANGUAGES || target.contains('*'))
 }
 
 /// Runs `cargo test`, passes on what it prints and adds up the results.
@@ -161,6 +185,13 @@ mod tests {
         assert_eq!(totals.summary(), "3 passed, 0 failed");
         totals.add("test result: FAILED. 4 passed; 2 failed; 1 ignored; 0 measured; 7 filtered out; finished in 1.20s");
         assert_eq!(totals.summary(), "7 passed, 2 failed, 1 skipped");
+    }
+
+    #[test]
+    fn examples_are_built_for_the_tests_that_run_them() {
+        let needs = |arguments: &[&str]| needs_examples(&arguments.iter().map(|a| a.to_string()).collect::<Vec<_>>());
+        assert!(needs(&[]) && needs(&["--test", "languages"]) && needs(&["--test", "*"]) && needs(&["--", "name"]));
+        assert!(!needs(&["--test", "cache"]) && !needs(&["-p", "patchbay-core"]));
     }
 
     #[test]

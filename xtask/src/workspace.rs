@@ -17,6 +17,8 @@ pub struct Workspace {
     pub plugins: Vec<Plugin>,
     /// Those that only tests use: all below `tests/plugins/`.
     pub test_plugins: Vec<Plugin>,
+    /// Those that are examples: all below `examples/plugins/`.
+    pub example_plugins: Vec<Plugin>,
 }
 
 /// A package that becomes a plugin.
@@ -46,13 +48,15 @@ impl Workspace {
 
     fn parse(metadata: &Value) -> Option<Self> {
         let root = PathBuf::from(metadata["workspace_root"].as_str()?);
-        let (mut plugins, mut test_plugins) = (Vec::new(), Vec::new());
+        let (mut plugins, mut test_plugins, mut example_plugins) = (Vec::new(), Vec::new(), Vec::new());
         for package in metadata["packages"].as_array()? {
             let manifest = PathBuf::from(package["manifest_path"].as_str()?);
             let place = if manifest.starts_with(root.join("plugins")) {
                 &mut plugins
             } else if manifest.starts_with(root.join("tests/plugins")) {
                 &mut test_plugins
+            } else if manifest.starts_with(root.join("examples/plugins")) {
+                &mut example_plugins
             } else {
                 continue;
             };
@@ -70,6 +74,7 @@ impl Workspace {
             target,
             plugins,
             test_plugins,
+            example_plugins,
         })
     }
 
@@ -144,6 +149,7 @@ mod tests {
                 package("patchbay-sdk", "plugins/sdk", "lib"),
                 package("patchbay-git-sync", "plugins/git-sync", "cdylib"),
                 package("patchbay-script", "tests/plugins/script", "cdylib"),
+                package("mirror-rust", "examples/plugins/rust", "cdylib"),
                 package("other", "plugins-of-others/other", "cdylib"),
             ],
         });
@@ -159,5 +165,7 @@ mod tests {
         );
         assert_eq!(workspace.test_plugins.len(), 1);
         assert_eq!(workspace.test_plugins[0].name, "script");
+        assert_eq!(workspace.example_plugins.len(), 1);
+        assert_eq!(workspace.example_plugins[0].name, "mirror-rust");
     }
 }

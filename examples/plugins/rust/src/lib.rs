@@ -98,7 +98,10 @@ impl Plugin for Mirror {
             );
         }
         for key in keys.iter().flatten() {
-            if ["data", "binaryData"].iter().all(|field| source.value[field].get(key).is_none()) {
+            if ["data", "binaryData"]
+                .iter()
+                .all(|field| source.value[field].get(key).is_none())
+            {
                 return waits("KeyMissing", &format!("{label} has no key {key}"));
             }
         }
@@ -128,7 +131,9 @@ impl Plugin for Mirror {
         let message = format!("copied from {label}");
         log::debug(&message);
         // The status is written last, and only if the copy was: it never says more than is true.
-        Ok(Outcome::new().apply(copy).status(ready(primary, true, "Copied", &message)))
+        Ok(Outcome::new()
+            .apply(copy)
+            .status(ready(primary, true, "Copied", &message)))
     }
 }
 
@@ -167,24 +172,32 @@ mod tests {
 
     fn reason(outcome: &Outcome) -> String {
         let status = outcome.status.clone().unwrap();
-        conditions::get(&status, "Ready").unwrap()["reason"].as_str().unwrap().to_owned()
+        conditions::get(&status, "Ready").unwrap()["reason"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     }
 
     #[test]
     fn only_the_named_keys_are_copied() {
         let secret = testing::found(json!({"type": "Opaque", "data": {"a": "MQ==", "b": "Mg=="}}));
-        let outcome = run(&json!({"from": {"kind": "Secret", "name": "s"}, "keys": ["a"]}), &secret);
+        let outcome = run(
+            &json!({"from": {"kind": "Secret", "name": "s"}, "keys": ["a"]}),
+            &secret,
+        );
         let copy = &outcome.applies()[0].object;
-        assert_eq!((&copy["data"], &copy["type"]), (&json!({"a": "MQ=="}), &json!("Opaque")));
+        assert_eq!(
+            (&copy["data"], &copy["type"]),
+            (&json!({"a": "MQ=="}), &json!("Opaque"))
+        );
         assert_eq!(reason(&outcome), "Copied");
     }
 
     #[test]
     fn a_source_elsewhere_must_allow_it() {
         let spec = json!({"from": {"kind": "ConfigMap", "name": "s", "namespace": "other"}});
-        let source = |to: &str| {
-            testing::found(json!({"metadata": {"annotations": {MIRROR_TO: to}}, "data": {"a": "1"}}))
-        };
+        let source =
+            |to: &str| testing::found(json!({"metadata": {"annotations": {MIRROR_TO: to}}, "data": {"a": "1"}}));
         assert_eq!(reason(&run(&spec, &source("n"))), "Copied");
         assert_eq!(reason(&run(&spec, &source("*"))), "Copied");
         let refused = run(&spec, &source("m"));
