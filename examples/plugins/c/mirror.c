@@ -82,7 +82,7 @@ bool exports_patchbay_plugin_reconciler_references(
     TYPE(query) *queries = calloc(2, sizeof *queries);
     if (queries == NULL) abort();
     queries[0] = named("source", "v1", m.from_kind, m.from_namespace, m.from_name, fields);
-    // Nobody reads this answer. It is asked for so that an edit of the copy makes the Mirror run, and restores it.
+    // Nobody reads this answer. It is asked for so that the Mirror runs when somebody deletes or edits the copy.
     queries[1] = named("copy", "v1", m.from_kind, m.namespace, m.name, data);
     *ret = (TYPE(reference_set)){.queries = {queries, 2}, .complete = true};
 

@@ -73,7 +73,7 @@ func References(primary Primary, _ []Answer) Result[ReferenceSet, Failure] {
 	return Ok[ReferenceSet, Failure](ReferenceSet{
 		Queries: []Query{
 			named("source", "v1", from.Kind, from.Namespace, from.Name, fields),
-			// Nobody reads this answer. It is asked for so that an edit of the copy makes the Mirror run, and restores it.
+			// Nobody reads this answer. It is asked for so that the Mirror runs when somebody deletes or edits the copy.
 			named("copy", "v1", from.Kind, own.Namespace, own.Name, data),
 		},
 		Complete: true,

@@ -33,7 +33,7 @@ export const reconciler = {
     const fields = ["type", `metadata.annotations['${MIRROR_TO}']`, ...data];
     const queries = [
       named("source", "v1", from.kind, from.namespace, from.name, fields),
-      // Nobody reads this answer. It is asked for so that an edit of the copy makes the Mirror run, and restores it.
+      // Nobody reads this answer. It is asked for so that the Mirror runs when somebody deletes or edits the copy.
       named("copy", "v1", from.kind, own.namespace, own.name, data),
     ];
     return { queries, joinKeys: [], complete: true };

@@ -73,7 +73,7 @@ class Reconciler(exports.Reconciler):
         fields = ["type", f"metadata.annotations['{MIRROR_TO}']"] + data
         queries = [
             named("source", "v1", mirror.kind, mirror.from_namespace, mirror.from_name, fields),
-            # Nobody reads this answer. It is asked for so that an edit of the copy makes the Mirror run, and restores it.
+            # Nobody reads this answer. It is asked for so that the Mirror runs when somebody deletes or edits the copy.
             named("copy", "v1", mirror.kind, mirror.namespace, mirror.name, data),
         ]
         return ReferenceSet(queries, join_keys=[], complete=True)

@@ -20,6 +20,21 @@ pub fn test_plugins() -> Result<PathBuf> {
     named_by("PATCHBAY_TEST_PLUGINS", "the folder of the test plugins")
 }
 
+/// The folder of the example plugins, with the one in each of these languages.
+pub fn example_plugins(languages: &[&str]) -> Result<PathBuf> {
+    let folder = named_by("PATCHBAY_EXAMPLE_PLUGINS", "the folder of the example plugins")?;
+    for language in languages {
+        let path = folder.join(format!("mirror-{language}.wasm"));
+        if !path.exists() {
+            bail!(
+                "{} is not there: `cargo xtask plugins --language {language}` builds it, or says what is missing",
+                path.display()
+            );
+        }
+    }
+    Ok(folder)
+}
+
 fn named_by(variable: &str, what: &str) -> Result<PathBuf> {
     let Some(path) = env::var_os(variable)
         .filter(|value| !value.is_empty())

@@ -60,7 +60,7 @@ impl Plugin for Mirror {
         let namespace = from.namespace.as_deref().unwrap_or(own);
         // `tolerate`: run even if the query fails, so that the status can say why.
         let source = Query::named("source", "v1", &from.kind, &from.name).in_namespace(namespace);
-        // Nobody reads this answer. It is asked for so that an edit of the copy makes the Mirror run, and restores it.
+        // Nobody reads this answer. It is asked for so that the Mirror runs when somebody deletes or edits the copy.
         let copy = Query::named("copy", "v1", &from.kind, primary.name()).in_namespace(own);
         Ok(ReferenceSet::complete([
             source.fields(fields).tolerate(),
