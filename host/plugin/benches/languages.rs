@@ -1,12 +1,13 @@
 //! What a plugin costs in each language: `cargo xtask plugins`, then `cargo bench --workspace --bench languages -- FOLDER` with
-//! the folder that it prints. Each call is a `reconcile` of the example with a Secret of 2 KB.
+//! the folder that it prints. Each call is a `reconcile` of the example with a Secret of 2 KB;
+//! an empty one is a `dependents` that does nothing.
 #![allow(missing_docs, reason = "it is no library")]
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use patchbay_plugin::contract::{Answer, Finding, Object, Primary, Purpose};
+use patchbay_plugin::contract::{Answer, Change, Finding, Object, Primary, Purpose};
 use patchbay_plugin::{Engine, Limits, Line, LogSink, Plugin, Settings};
 use serde_json::json;
 
@@ -25,8 +26,8 @@ fn main() {
     let folder = arguments.next().expect("the folder of the examples as an argument");
     let engine = Engine::new(&Settings::default()).expect("an engine");
     println!(
-        "{:12} {:>9} {:>9} {:>12} {:>12} {:>12}",
-        "", "size", "load", "instantiate", "first call", "again"
+        "{:12} {:>9} {:>9} {:>12} {:>12} {:>12} {:>12}",
+        "", "size", "load", "instantiate", "first call", "again", "empty call"
     );
     for language in LANGUAGES {
         measure(
@@ -43,7 +44,12 @@ fn measure(engine: &Engine, language: &str, path: &Path) {
     let plugin = Plugin::load(engine, language, &bytes, Limits::default()).expect("a plugin");
     let load = began.elapsed();
     let (primary, answers) = (primary(), answers());
-    let (mut starts, mut firsts, mut agains) = (Vec::new(), Vec::new(), Vec::new());
+    let nothing = Change {
+        before: None,
+        after: None,
+    };
+    let (mut starts, mut firsts) = (Vec::new(), Vec::new());
+    let (mut agains, mut empties) = (Vec::new(), Vec::new());
     for _ in 0..INSTANCES {
         let began = Instant::now();
         let mut instance = plugin.instantiate(Arc::new(Nowhere)).expect("an instance");
@@ -62,14 +68,21 @@ fn measure(engine: &Engine, language: &str, path: &Path) {
                 agains.push(taken)
             }
         }
+        for _ in 0..CALLS {
+            let began = Instant::now();
+            let dependents = instance.dependents("none", &nothing).expect("an answer");
+            empties.push(began.elapsed());
+            assert!(dependents.is_err() || dependents.is_ok_and(|found| found.is_empty()));
+        }
     }
     println!(
-        "{language:12} {:>6.2} MB {:>7.2} s {:>9.1} µs {:>9.1} µs {:>9.1} µs",
+        "{language:12} {:>6.2} MB {:>7.2} s {:>9.1} µs {:>9.1} µs {:>9.1} µs {:>9.1} µs",
         bytes.len() as f64 / 1e6,
         load.as_secs_f64(),
         median(starts),
         median(firsts),
         median(agains),
+        median(empties),
     );
 }
 
