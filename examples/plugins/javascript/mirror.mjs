@@ -4,13 +4,13 @@
 // writes by itself.
 
 import { writeLine } from "patchbay:plugin/log@0.1.0";
-import { apply, failedWrite, find, may, named } from "./patchbay.mjs";
+import { apply, failedWrite, find, may, named, withFailures } from "./patchbay.mjs";
 
 const API_VERSION = "examples.patchbay.dev/v1alpha1";
 // The sources that other namespaces may read name them here.
 const MIRROR_TO = "examples.patchbay.dev/mirror-to";
 
-export const reconciler = {
+export const reconciler = withFailures({
   // Called once, when the plugin is loaded. What it asks for here, an administrator grants.
   describe() {
     const own = { matchLabels: [["examples.patchbay.dev/language", "javascript"]], matchExpressions: [] };
@@ -100,7 +100,7 @@ export const reconciler = {
   dependents() {
     return [];
   },
-};
+});
 
 // What this plugin reads of a Mirror.
 function parse(primary) {

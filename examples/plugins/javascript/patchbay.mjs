@@ -27,3 +27,16 @@ export function failedWrite(primary) {
   const failed = primary.lastWrites.find(({ action, state }) => action !== "status" && state.tag === "failed");
   return failed?.state.val;
 }
+
+// Makes a failure of each exception. The generated code takes whatever is thrown for a failure record, and would end the run
+// with a complaint about the fields that an Error has not.
+export function withFailures(functions) {
+  const wrap = (run) => (...given) => {
+    try {
+      return run(...given);
+    } catch (error) {
+      throw error instanceof Error ? { reason: "Exception", message: `${error}`, permanent: false } : error;
+    }
+  };
+  return Object.fromEntries(Object.entries(functions).map(([name, run]) => [name, wrap(run)]));
+}

@@ -1,5 +1,6 @@
 //! `patchbay render`: what a plugin would do with the objects in some files.
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::cli::{RenderArguments, RenderOutput};
 use crate::{load, manifests, output};
 
 pub(crate) fn render(arguments: &RenderArguments) -> anyhow::Result<ExitCode> {
+    start_logging();
     let plugin = load::file(&load::engine()?, &arguments.plugin)?;
     let mut world = Offline::default();
     let mut primaries = Vec::new();
@@ -51,6 +53,17 @@ pub(crate) fn render(arguments: &RenderArguments) -> anyhow::Result<ExitCode> {
     let documents: Vec<Value> = rendered.into_iter().map(|rendered| rendered.document).collect();
     output::print(&print(&documents, arguments.output)?)?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What the plugin logs, such as the trace of an exception, goes to standard error; standard output holds the result alone.
+fn start_logging() {
+    tracing_subscriber::fmt()
+        .with_env_filter("warn,patchbay=info")
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .without_time()
+        .init();
 }
 
 fn print(documents: &[Value], format: RenderOutput) -> anyhow::Result<String> {

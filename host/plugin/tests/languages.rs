@@ -351,3 +351,20 @@ fn all_log() {
         assert_eq!(*lines, ["Log Level::Debug copied from ConfigMap here/s"], "{}", plugin.name());
     }
 }
+
+#[test]
+fn an_exception_in_python_ends_the_run_and_is_told_in_the_log() {
+    let (mut instance, lines) = instance(&PLUGINS[2]);
+    let error = instance.references(&mirror(Value::Null), &[]).expect_err("a trap");
+    assert!(error.to_string().starts_with("references trapped"), "{error}");
+    let lines = lines.0.lock().expect("no panic under the lock").join("\n");
+    assert!(lines.contains("TypeError: 'NoneType'"), "{lines}");
+}
+
+#[test]
+fn an_exception_in_javascript_is_a_failure() {
+    let (mut instance, _) = instance(&PLUGINS[3]);
+    let result = instance.references(&mirror(Value::Null), &[]).expect("an answer");
+    let failure = result.expect_err("a failure");
+    assert!(failure.message.starts_with("TypeError: "), "{failure:?}");
+}
