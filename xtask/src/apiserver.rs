@@ -46,7 +46,7 @@ pub fn go_version(workspace: &Workspace, step: &Step) -> Result<String> {
     match step.run(command, &advice) {
         Ok(version) => Ok(version.split(' ').nth(2).unwrap_or(version.trim()).to_owned()),
         Err(error) if error.downcast_ref::<crate::command::Failed>().is_some() => Err(error),
-        Err(_) => bail!("the test API server needs Go, and there is no `go`. {advice}"),
+        Err(_) => bail!("there is no `go`. {advice}"),
     }
 }
 

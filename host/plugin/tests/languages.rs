@@ -348,7 +348,12 @@ fn all_log() {
         let result = instance.reconcile(&config_map(), &answers(found(json!({"data": {"k": "v"}}))));
         assert!(result.is_ok_and(|outcome| outcome.is_ok()), "{}", plugin.name());
         let lines = lines.0.lock().expect("no panic under the lock");
-        assert_eq!(*lines, ["Log Level::Debug copied from ConfigMap here/s"], "{}", plugin.name());
+        assert_eq!(
+            *lines,
+            ["Log Level::Debug copied from ConfigMap here/s"],
+            "{}",
+            plugin.name()
+        );
     }
 }
 
@@ -359,6 +364,16 @@ fn an_exception_in_python_ends_the_run_and_is_told_in_the_log() {
     assert!(error.to_string().starts_with("references trapped"), "{error}");
     let lines = lines.0.lock().expect("no panic under the lock").join("\n");
     assert!(lines.contains("TypeError: 'NoneType'"), "{lines}");
+}
+
+#[test]
+fn a_panic_in_go_ends_the_run_and_is_told_in_the_log() {
+    let (mut instance, lines) = instance(&PLUGINS[1]);
+    // What a query by name never finds.
+    let error = instance.reconcile(&config_map(), &answers(Finding::Matches(vec![])));
+    assert!(error.is_err(), "{error:?}");
+    let lines = lines.0.lock().expect("no panic under the lock").join("\n");
+    assert!(lines.contains("panic: tag mismatch"), "{lines}");
 }
 
 #[test]
