@@ -117,6 +117,22 @@ async fn one_secret_is_edited_and_the_copies_of_all_languages_follow() -> Result
 }
 
 #[tokio::test]
+async fn the_example_of_the_readme_works() -> Result<()> {
+    let world = World::new("readme").await?;
+    let applied = world
+        .cluster
+        .apply(include_str!("../../../examples/plugins/mirror.yaml"))
+        .await?;
+    let world = World {
+        namespace: applied[0].metadata.namespace.clone().unwrap_or_default(),
+        ..world
+    };
+    let copied = json!({"password": "Zmlyc3Q="});
+    world.copy("Secret", "database-password", &copied).await?;
+    world.ready("database-password", "True", "Copied").await
+}
+
+#[tokio::test]
 async fn a_missing_source_is_told_and_followed_when_it_appears() -> Result<()> {
     let world = World::new("missing").await?;
     world
