@@ -138,6 +138,9 @@ impl Core {
         cluster.failures = 0;
         let another = cluster.uid.as_deref().is_some_and(|before| before != uid);
         cluster.uid = Some(uid.into());
+        if another {
+            self.protections.look_again(id);
+        }
         for key in self.watches.of_cluster(id) {
             if another {
                 // No version of it can be compared with those that are known.

@@ -63,6 +63,11 @@ impl Protections {
     /// A cluster is let go. What is protected there stays so.
     pub(super) fn forget_cluster(&mut self, id: ClusterId) {
         self.by_object.retain(|object, _| object.cluster != id);
+        self.look_again(id);
+    }
+
+    /// A cluster is another one than before. What was left there is not known.
+    pub(super) fn look_again(&mut self, id: ClusterId) {
         self.swept.retain(|(_, cluster, _)| *cluster != id);
     }
 

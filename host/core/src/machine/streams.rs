@@ -433,7 +433,9 @@ impl Core {
 
     /// Reads an object once more, if anybody still asks for it.
     pub(super) fn retry_read(&mut self, object: &ObjectKey) {
-        if self.cache.get(object).is_some() || self.registry.is_named(object) {
+        // When its cluster is connected again, all that is asked for there is read.
+        let asked_for = self.cache.get(object).is_some() || self.registry.is_named(object);
+        if asked_for && self.is_connected(object.cluster) {
             self.read_object(object);
         }
     }
