@@ -75,7 +75,7 @@ impl Connection {
         match self.patch(kind, &first.name, None, &patch).await {
             Ok(migrated) => applied.push(migrated, true),
             Err(error) => {
-                tracing::debug!(cluster = self.name(), %kind, name = %first.name, %error, "managed fields are mended later");
+                tracing::debug!(cluster = self.name(), %kind, %error, "managed fields are mended later");
                 return Ok(applied);
             }
         }

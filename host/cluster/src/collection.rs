@@ -45,10 +45,7 @@ impl Collection {
             Scope::Name(name) => {
                 let about = format!("{kind} {name}");
                 if !path::is_name(&name.name) {
-                    let cluster = connection.name();
-                    return Err(Error::Invalid(format!(
-                        "{about} in cluster {cluster} has a name that cannot be one: correct it"
-                    )));
+                    return Err(connection.not_a_name(kind));
                 }
                 connection
                     .resource_within(kind, name.namespace.is_some(), &about)
@@ -89,9 +86,9 @@ impl Collection {
     /// It cannot be a selector.
     pub(crate) fn labelled(mut self, selector: &Selector) -> Result<Self, Error> {
         if !path::is_selector(selector) {
-            let selector = selector.to_string();
             return Err(Error::Invalid(format!(
-                "{selector:?} cannot be a label selector: correct its keys and values"
+                "the label selector for {} has a key or a value that cannot be one: correct it",
+                self.kind
             )));
         }
         self.labels = (!selector.is_everything()).then(|| selector.to_string());

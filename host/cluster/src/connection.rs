@@ -1,15 +1,14 @@
 //! Connections to API servers.
 
-use std::path::Path;
 use std::time::Duration;
 
 use futures::AsyncReadExt;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::config::Config;
 use kube::{Api, Client};
 
 use crate::client::{ANSWER, client};
 use crate::discovery::Discovery;
-use crate::error::{Error, innermost};
+use crate::error::Error;
 use crate::kubeconfig;
 use crate::retry::PATIENCE;
 
@@ -25,34 +24,6 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Connects to the cluster of a kubeconfig file, or to the one that this process runs in. `name` is for messages.
-    ///
-    /// # Errors
-    /// The file is missing or unusable, there is no cluster to run in, or the API server cannot be reached.
-    pub async fn to_home(name: &str, file: Option<&Path>, context: Option<&str>) -> Result<Self, HomeError> {
-        let config = match file {
-            None => Config::incluster().map_err(|_| HomeError::NotInCluster)?,
-            Some(path) => {
-                let unusable = |source| HomeError::File {
-                    path: path.display().to_string(),
-                    source,
-                };
-                let file = Kubeconfig::read_from(path).map_err(unusable)?;
-                let options = KubeConfigOptions {
-                    context: context.map(str::to_owned),
-                    ..Default::default()
-                };
-                Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)?
-            }
-        };
-        let server = config.cluster_url.to_string();
-        let connection = Connection::new(name, config).await;
-        connection.map_err(|source| HomeError::Server {
-            server,
-            source: Box::new(source),
-        })
-    }
-
     /// Connects to the cluster of a kubeconfig that was found in a Secret.
     ///
     /// # Errors
@@ -67,12 +38,13 @@ impl Connection {
         Connection::new(name, config).await
     }
 
-    async fn new(name: &str, config: Config) -> Result<Self, Error> {
+    pub(crate) async fn new(name: &str, config: Config) -> Result<Self, Error> {
         let failed = |source| Error::Request {
             cluster: name.to_owned(),
             source,
         };
         let server = config.cluster_url.to_string();
+        let unchecked = config.accept_invalid_certs;
         let client = client(config).map_err(failed)?;
         let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(client.clone());
         let uid = match in_time(name, namespaces.get_metadata("kube-system")).await {
@@ -81,9 +53,24 @@ impl Connection {
             Err(Error::Request {
                 source: kube::Error::Api(status),
                 ..
-            }) if matches!(status.code, 403 | 404) => server,
+            }) if matches!(status.code, 403 | 404) => {
+                if status.code == 403 {
+                    tracing::warn!(
+                        cluster = name,
+                        "the cluster is known by its address, and an address may change: grant get on the Namespace \
+                         kube-system, whose uid tells clusters apart"
+                    );
+                }
+                server
+            }
             Err(error) => return Err(error),
         };
+        if unchecked {
+            tracing::warn!(
+                cluster = name,
+                "the API server's certificate is not checked, since the kubeconfig says insecure-skip-tls-verify"
+            );
+        }
         Ok(Connection {
             name: name.to_owned(),
             uid,
@@ -176,28 +163,4 @@ pub(crate) async fn in_time<T>(
             after: LONGEST,
         }),
     }
-}
-
-/// Why there is no connection to the host's own cluster.
-#[derive(Debug, thiserror::Error)]
-pub enum HomeError {
-    /// No kubeconfig was named, and this process does not run in a cluster.
-    #[error("no cluster: name a kubeconfig with --kubeconfig, or run in a Pod with a service account")]
-    NotInCluster,
-    /// The kubeconfig file cannot be used.
-    #[error("kubeconfig {path}: {}", innermost(source))]
-    File {
-        /// Where it is.
-        path: String,
-        /// What is wrong with it.
-        source: kube::config::KubeconfigError,
-    },
-    /// The API server cannot be reached.
-    #[error("API server {server}: {source}")]
-    Server {
-        /// Its address.
-        server: String,
-        /// What went wrong.
-        source: Box<Error>,
-    },
 }

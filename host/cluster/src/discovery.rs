@@ -47,9 +47,10 @@ impl Resource {
     /// The path of the kind's collection, in a namespace or everywhere.
     pub(crate) fn path(&self, namespace: Option<&str>) -> Result<String, Error> {
         let namespace = namespace.filter(|_| self.namespaced);
-        if let Some(namespace) = namespace.filter(|namespace| !path::is_namespace(namespace)) {
+        if namespace.is_some_and(|namespace| !path::is_namespace(namespace)) {
             return Err(Error::Invalid(format!(
-                "{namespace:?} cannot be a namespace: correct it"
+                "the namespace of a {} cannot be one: correct it",
+                self.api.kind
             )));
         }
         Ok(kube::core::DynamicObject::url_path(&self.api, namespace))
@@ -75,9 +76,10 @@ impl Connection {
     /// Finds a kind.
     pub(crate) async fn resource(&self, kind: &Kind) -> Result<Resource, Error> {
         if !path::is_kind(kind) {
+            // What cannot be a name may be a value that went to the wrong place, so it is not repeated.
             return Err(Error::Invalid(format!(
-                "{:?} {:?} cannot be an apiVersion and a kind: correct them",
-                kind.api_version, kind.kind
+                "an apiVersion or kind in cluster {} cannot be one: correct it",
+                self.name()
             )));
         }
         let version = self.discovery.version(&kind.api_version);
@@ -150,7 +152,25 @@ impl Connection {
                 source: kube::Error::Api(status),
                 ..
             } if is_unserved(&status) => self.no_such_kind(kind),
+            Error::Request {
+                source: kube::Error::Api(status),
+                cluster,
+            } if status.code == 403 => Error::Forbidden {
+                resource: self.rule(kind).await,
+                cluster,
+                status,
+            },
             other => other,
+        }
+    }
+
+    /// A kind as rules of RBAC name it.
+    async fn rule(&self, kind: &Kind) -> String {
+        let plural = self.resource(kind).await.map(|resource| resource.api.plural);
+        let plural = plural.unwrap_or_else(|_| kind.plural().to_lowercase());
+        match kind.group() {
+            "" => plural,
+            group => format!("{plural}.{group}"),
         }
     }
 

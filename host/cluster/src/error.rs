@@ -36,6 +36,19 @@ pub enum Error {
         /// What it said.
         source: kube::Error,
     },
+    /// The API server refuses to list or to watch.
+    #[error(
+        "cluster {cluster}: {}; grant list and watch on {resource} to the user of this host",
+        said(status)
+    )]
+    Forbidden {
+        /// The cluster's name.
+        cluster: String,
+        /// What was asked for, as rules of RBAC name it.
+        resource: String,
+        /// What it said.
+        status: Box<Status>,
+    },
     /// The API server did not answer in time.
     #[error("cluster {cluster}: the API server has not answered for {after:?}")]
     TimedOut {
@@ -90,6 +103,7 @@ impl Error {
                 source: kube::Error::Api(status),
                 ..
             } if matches!(status.code, 400 | 422) => FailureReason::Invalid,
+            Error::Forbidden { .. } => FailureReason::Forbidden,
             Error::TooLarge { .. } => FailureReason::TooLarge,
             Error::Request { .. }
             | Error::TimedOut { .. }

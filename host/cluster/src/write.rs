@@ -65,13 +65,17 @@ impl Connection {
     ) -> Result<Written, WriteError> {
         let resource = self.resource(kind).await?;
         let (path, object_name) = self.place(kind, &resource, name)?;
-        let operations = serde_json::from_value(operations.clone()).map_err(|error| WriteError {
+        let operations = serde_json::from_value(operations.clone()).map_err(|_| WriteError {
             code: 0,
             reason: "Invalid".to_owned(),
-            message: format!("the patch of {kind} {name} is no JSON Patch: {error}"),
+            // The error of the parser would repeat what it does not understand.
+            message: format!("the patch of {kind} {name} is no JSON Patch: an operation is unknown or incomplete"),
         })?;
-        if let Some(subresource) = subresource.filter(|subresource| !path::is_subresource(subresource)) {
-            return Err(Error::Invalid(format!("{subresource:?} cannot be a subresource: correct it")).into());
+        if subresource.is_some_and(|subresource| !path::is_subresource(subresource)) {
+            return Err(Error::Invalid(format!(
+                "the patch of {kind} {name} names what cannot be a subresource: correct it"
+            ))
+            .into());
         }
         let patch = Patch::<()>::Json(operations);
         let request = Request::new(path);
@@ -114,13 +118,21 @@ impl Connection {
         }
     }
 
+    /// What is said of a name that cannot be one. It is not repeated: it may be a value that went to the wrong place.
+    pub(crate) fn not_a_name(&self, kind: &Kind) -> Error {
+        let cluster = self.name();
+        Error::Invalid(format!(
+            "the name of a {kind} in cluster {cluster} cannot be one: correct it"
+        ))
+    }
+
     pub(crate) fn place(&self, kind: &Kind, resource: &Resource, name: &ObjectName) -> Result<(String, String), Error> {
         let cluster = self.name();
         let problem = match &name.namespace {
             None if resource.namespaced => "is namespaced: set metadata.namespace",
             Some(_) if !resource.namespaced => "is cluster-scoped: leave metadata.namespace out",
             _ if name.name.is_empty() => "has no metadata.name: set it",
-            _ if !path::is_name(&name.name) => "has a name that cannot be one: correct it",
+            _ if !path::is_name(&name.name) => return Err(self.not_a_name(kind)),
             _ => return Ok((resource.path(name.namespace.as_deref())?, name.name.to_string())),
         };
         Err(Error::Invalid(format!("{kind} {name} in cluster {cluster} {problem}")))

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use patchbay_plugin::contract::{Answer, Failure, Finding, Outcome, Primary, Query, ReferenceSet};
+use patchbay_plugin::contract::{Answer, Failure, Finding, Outcome, Primary, Query, QueryFailureReason, ReferenceSet};
 use patchbay_plugin::{CallError, LogSink, Plugin};
 
 /// Rounds of `references` that one run may take: more than any chain of a configuration, a credential, a cluster and an
@@ -57,6 +57,8 @@ pub enum Blocked {
         id: String,
         /// What went wrong.
         message: String,
+        /// The plugin has no grant for it.
+        not_granted: bool,
     },
     /// The plugin trapped, ran out of time or memory, or answered too much.
     #[error(transparent)]
@@ -78,6 +80,13 @@ pub enum Blocked {
         "the plugin names other queries each time it is asked: `references` must depend on nothing but its arguments"
     )]
     Unsettled,
+}
+
+impl Blocked {
+    /// Whether only a change can help. Grants change when the host starts anew.
+    pub(crate) fn is_for_good(&self) -> bool {
+        matches!(self, Blocked::Query { not_granted: true, .. })
+    }
 }
 
 /// Runs a plugin for one primary.
@@ -165,6 +174,7 @@ fn tolerated(queries: &[Query], answers: &[Answer]) -> Result<(), Blocked> {
             return Err(Blocked::Query {
                 id: query.id.clone(),
                 message: failure.message.clone(),
+                not_granted: failure.reason == QueryFailureReason::NotGranted,
             });
         }
     }

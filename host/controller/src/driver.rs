@@ -18,8 +18,9 @@ use crate::attached::Attached;
 use crate::contention::Slowdown;
 use crate::dependents::{self, Call, Declared};
 use crate::edges;
-use crate::explain::{Asked, ControllerView, Explainer, Explanation, NotExplained, View};
-use crate::history::{History, KeptRun, NamedQuery};
+use crate::explain::{Asked, ControllerView, Explainer, Explanation, NotExplained, Reconciled, View};
+use crate::hidden::{self, Remembered};
+use crate::history::{History, KeptRun, NamedQuery, Refused};
 use crate::memory::LastRun;
 use crate::messages::{Held, LetGo, Located, Message, Reply};
 use crate::plan::object_reference;
@@ -51,6 +52,7 @@ pub(crate) struct Driver {
     watches: HashMap<WatchId, (WatchKey, AbortHandle)>,
     trouble: Trouble,
     history: History,
+    hidden: Remembered,
     messages: Sender<Message>,
 }
 
@@ -66,6 +68,7 @@ impl Driver {
             watches: HashMap::new(),
             trouble: HashMap::new(),
             history: History::default(),
+            hidden: Remembered::default(),
             messages,
         }
     }
@@ -144,7 +147,8 @@ impl Driver {
                 let Some(connection) = self.connections.get(&key.cluster).cloned() else {
                     return;
                 };
-                tracing::debug!(cluster = connection.name(), kind = %key.kind, scope = ?key.scope, "watch");
+                let scope = self.hidden.hide(key.cluster, &key.kind, &format!("{:?}", key.scope));
+                tracing::debug!(cluster = connection.name(), kind = %key.kind, scope, "watch");
                 let task = edges::start_watch(connection, id, key.clone(), messages);
                 self.watches.insert(id, (key, task));
             }
@@ -181,6 +185,7 @@ impl Driver {
                 last_writes,
                 slowed,
             } => {
+                let text = primary.text.clone();
                 let begun = Begun {
                     primary: translate::object(&primary, |cluster| self.core.cluster_name(cluster)),
                     deleting,
@@ -188,7 +193,7 @@ impl Driver {
                     last: last_writes.and_then(|record| record.downcast::<LastRun>().ok()),
                     slowed: slowed.map(|slowed| self.slowdown(slowed)),
                 };
-                self.start_run(run, key, begun);
+                self.start_run(run, key, text, begun);
             }
             Effect::Dependents {
                 call,
@@ -212,7 +217,10 @@ impl Driver {
                 dependents::start_call(controller.attached.clone(), self.executor.clone(), call, messages);
             }
             Effect::Release { object, uid, finalizer } => match self.connections.get(&object.cluster).cloned() {
-                Some(connection) => protect::start_release(connection, object, uid, finalizer, messages),
+                Some(connection) => {
+                    let shown = self.hidden.hide(object.cluster, &object.kind, &object.name.to_string());
+                    protect::start_release(connection, object, shown, uid, finalizer, messages);
+                }
                 None => self.core.released(&object, &finalizer, false, self.now()),
             },
             Effect::Sweep {
@@ -240,7 +248,7 @@ impl Driver {
         }
     }
 
-    fn start_run(&mut self, id: RunId, key: PrimaryKey, begun: Begun) {
+    fn start_run(&mut self, id: RunId, key: PrimaryKey, text: Arc<str>, begun: Begun) {
         let Some(controller) = self.controllers.get(&key.controller) else {
             return;
         };
@@ -259,6 +267,7 @@ impl Driver {
             connection: connection.clone(),
             uid: self.core.uid(&object).map(|uid| uid.to_string()).unwrap_or_default(),
             object,
+            text,
             protection: controller.protection.clone(),
             queried: Mutex::default(),
             secrets: Arc::default(),
@@ -401,7 +410,8 @@ impl Driver {
     /// Logs a failure once, not at every attempt.
     fn troubled(&mut self, place: (ClusterId, Kind), failure: &Failure) {
         if self.trouble.get(&place) != Some(&failure.message) {
-            tracing::warn!("{failure}; it is tried again");
+            let failure_shown = self.hidden.hide(place.0, &place.1, &failure.to_string());
+            tracing::warn!("{failure_shown}; it is tried again");
             self.trouble.insert(place, failure.message.clone());
         }
     }
@@ -428,7 +438,16 @@ impl Driver {
         };
         let now = self.now();
         let told = self.core.references(context.run, set, now);
-        context.named.set(self.named(queries, &translated));
+        let mut named = Vec::new();
+        context.named.replace(|before| {
+            named = self.named(context, queries, &translated, before);
+            named.clone()
+        });
+        for named in named {
+            if let Ok(query) = &named.asked {
+                named.hidden.iter().for_each(|name| self.hidden.add(query, name));
+            }
+        }
         let mut findings = match told {
             References::Answered(findings) => findings.into_iter(),
             References::Parked | References::Gone => return Reply::GivenUp,
@@ -458,20 +477,47 @@ impl Driver {
     /// A run's queries under their ids, for those who ask what it depends on.
     fn named(
         &self,
+        context: &RunContext,
         queries: &[contract::Query],
         translated: &[Result<patchbay_core::Query, contract::QueryFailure>],
+        before: &[NamedQuery],
     ) -> Vec<NamedQuery> {
-        let named = queries.iter().zip(translated).map(|(query, translated)| NamedQuery {
-            id: query.id.as_str().into(),
-            asked: match translated {
-                Ok(query) => Ok(self.core.registered(query).unwrap_or_else(|| Arc::new(query.clone()))),
-                Err(failure) => Err(failure.into()),
-            },
-        });
+        let named = queries
+            .iter()
+            .zip(translated)
+            .map(|(query, translated)| match translated {
+                Ok(asked) => NamedQuery {
+                    id: query.id.as_str().into(),
+                    asked: Ok(self.core.registered(asked).unwrap_or_else(|| Arc::new(asked.clone()))),
+                    hidden: self.hidden_in(context, asked, before),
+                },
+                Err(failure) => NamedQuery {
+                    id: query.id.as_str().into(),
+                    asked: Err(Refused::new(failure, |message| context.secrets.masked(message, false))),
+                    hidden: Box::default(),
+                },
+            });
         named.collect()
     }
 
+    /// The names in a query that were made of Secrets. Those of the round before were looked at when less was known.
+    fn hidden_in(&self, context: &RunContext, query: &patchbay_core::Query, before: &[NamedQuery]) -> Box<[Box<str>]> {
+        let known = before.iter().find(|named| named.asked.as_deref() == Ok(query));
+        if let Some(known) = known {
+            return known.hidden.clone();
+        }
+        let source = self.core.cluster_source(query.cluster);
+        let parts = hidden::parts(query, source);
+        let hidden = parts.into_iter().filter(|part| context.is_hidden(part, before));
+        hidden.map(Box::from).collect()
+    }
+
     fn explain(&self, asked: &Asked) -> Result<Explanation, NotExplained> {
+        let reconciled = self.controllers.iter().map(|(id, controller)| Reconciled {
+            plugin: controller.attached.plugin.description().name.clone(),
+            kind: controller.kind.clone(),
+            failure: self.core.listing_failure(*id).map(ToString::to_string),
+        });
         let view = View {
             core: &self.core,
             history: &self.history,
@@ -485,6 +531,7 @@ impl Driver {
                     kind: &controller.kind,
                 })
             },
+            reconciled: reconciled.collect(),
             now: self.now(),
             wall: jiff::Timestamp::now(),
         };

@@ -156,7 +156,7 @@ pub(crate) fn present(object: &RawObject, key: ObjectKey, wanted: &[Fields]) -> 
             },
         }),
         Err(problem) => {
-            tracing::error!(kind = %key.kind, name = %key.name, problem, "an event was dropped: its object cannot be read");
+            tracing::error!(kind = %key.kind, problem, "an event was dropped: its object cannot be read");
             None
         }
     }

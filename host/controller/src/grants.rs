@@ -72,13 +72,19 @@ impl Grants {
 impl Grants {
     fn refusal(&self, what: &str) -> String {
         if self.all_requested {
-            format!("the plugin has no grant {what}, since it does not request one: correct its description")
+            format!("{REFUSAL} {what}, since it does not request one: correct its description")
         } else {
-            format!(
-                "the plugin has no grant {what}: start the host with --trust-requests to grant what plugins request"
-            )
+            format!("{REFUSAL} {what}: start the host with --trust-requests to grant what plugins request")
         }
     }
+}
+
+/// How every refusal begins.
+const REFUSAL: &str = "the plugin has no grant";
+
+/// Whether a message is about a grant that is missing.
+pub(crate) fn is_refusal(message: &str) -> bool {
+    message.starts_with(REFUSAL)
 }
 
 fn verb_name(verb: Verbs) -> &'static str {

@@ -16,6 +16,7 @@ mod driver;
 mod edges;
 pub mod explain;
 mod grants;
+mod hidden;
 mod history;
 mod host;
 mod memory;

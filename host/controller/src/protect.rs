@@ -9,7 +9,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
 use crate::messages::{LetGo, Message};
-use crate::report::{Report, failed, invalid, refused};
+use crate::report::{Report, failed, invalid, refused, unlocated};
 use crate::translate::{kind_of, object_name_of};
 use crate::writer::{Parked, Writer};
 
@@ -39,7 +39,7 @@ impl Writer<'_> {
         };
         for (reference, answer) in objects.iter().zip(answers) {
             let error = match answer {
-                Err(message) => refused(message),
+                Err(message) => unlocated(message),
                 Ok((_, Protection::Gone | Protection::Held)) => continue,
                 Ok((located, Protection::Unqueried)) => invalid(format!(
                     "protect names {} {}, which no query of `references` finds: query it by name",
@@ -80,7 +80,7 @@ impl Writer<'_> {
         };
         for held in held {
             let released = match &held.located {
-                Err(message) => Err(refused(message.clone())),
+                Err(message) => Err(unlocated(message.clone())),
                 Ok(located) => {
                     let (key, finalizer) = (&located.object, &*self.context.protection);
                     let manager = manager(finalizer);
@@ -115,10 +115,11 @@ fn manager(finalizer: &str) -> String {
     format!("{name}-protection")
 }
 
-/// Takes a finalizer off an object that nobody protects any longer.
+/// Takes a finalizer off an object that nobody protects any longer. `shown` is its name as it may be told.
 pub(crate) fn start_release(
     connection: Arc<Connection>,
     object: ObjectKey,
+    shown: String,
     uid: Arc<str>,
     finalizer: Arc<str>,
     driver: Sender<Message>,
@@ -129,8 +130,8 @@ pub(crate) fn start_release(
             .release(&object.kind, &object.name, &uid, &finalizer, &manager)
             .await;
         if let Err(error) = &released {
-            let (cluster, kind, name) = (connection.name(), &object.kind, &object.name);
-            tracing::warn!(cluster, %kind, %name, %error, "an object that nobody needs any longer could not be released");
+            let (cluster, kind) = (connection.name(), &object.kind);
+            tracing::warn!(cluster, %kind, name = shown, %error, "an object that nobody needs any longer could not be released");
         }
         let message = Message::Released {
             object,

@@ -14,7 +14,7 @@ use patchbay_plugin::contract::{self, Verbs, Write, WriteAction};
 use crate::memory::Pruned;
 use crate::messages::Located;
 use crate::plan::{Planned, contract_kind};
-use crate::report::{Report, failed, invalid, refused};
+use crate::report::{Report, failed, invalid, refused, unlocated};
 use crate::writer::{Writer, settled};
 
 /// A set that is to be pruned once its members are applied.
@@ -154,7 +154,7 @@ impl Writer<'_> {
                 Err(_) if !done && !left.contains(&cluster) => {}
                 Err(message) => {
                     let reference = self.parent_reference(set, cluster);
-                    self.told(WriteAction::Apply, reference, failed(refused(message)), report);
+                    self.told(WriteAction::Apply, reference, failed(unlocated(message)), report);
                     return None;
                 }
             }

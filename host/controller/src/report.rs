@@ -7,6 +7,7 @@ use patchbay_cluster::{Contested, RawObject, WriteError};
 use patchbay_core::{ObjectKey, WrittenObject};
 use patchbay_plugin::contract::{self, WriteAction, WriteFailure, WriteResult, WriteState};
 
+use crate::grants::is_refusal;
 use crate::memory::LastRun;
 
 /// What became of an outcome.
@@ -72,11 +73,28 @@ pub(crate) fn invalid(message: String) -> WriteError {
     }
 }
 
+/// The reason of a write that is not granted.
+pub(crate) const NOT_GRANTED: &str = "NotGranted";
+
+/// A write to a place that cannot be found: it is not granted, or its cluster is not connected.
+pub(crate) fn unlocated(message: String) -> WriteError {
+    WriteError {
+        code: 0,
+        reason: if is_refusal(&message) {
+            NOT_GRANTED
+        } else {
+            "Unreachable"
+        }
+        .to_owned(),
+        message,
+    }
+}
+
 /// A write that is not granted.
 pub(crate) fn refused(message: String) -> WriteError {
     WriteError {
         code: 0,
-        reason: "NotGranted".to_owned(),
+        reason: NOT_GRANTED.to_owned(),
         message,
     }
 }

@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use patchbay_mask::Mask;
 use patchbay_plugin::{Line, LogSink, MAX_LINE, TracingSink};
 use serde_json::Value;
 
@@ -11,15 +10,22 @@ use serde_json::Value;
 const SHORTEST: usize = 4;
 
 /// What the Secrets that a run was given hold. Whatever the host says about the run goes through it: log lines of the
-/// plugin, its failures and events, and what the API server says of its writes.
-#[derive(Default)]
+/// plugin, its failures and events, what the API server says of its writes, and names that were made of a value.
 pub(crate) struct Secrets(Mutex<Known>);
 
-#[derive(Default)]
 struct Known {
     /// Texts that have not been looked at: of most runs nothing is said, and then they need not be.
     texts: Vec<Arc<str>>,
-    values: Vec<String>,
+    mask: Mask,
+}
+
+impl Default for Secrets {
+    fn default() -> Self {
+        Secrets(Mutex::new(Known {
+            texts: Vec::new(),
+            mask: Mask::of_at_least(SHORTEST),
+        }))
+    }
 }
 
 impl Secrets {
@@ -31,36 +37,24 @@ impl Secrets {
 
     /// A text without their values, plain or encoded. One that was cut off may end in the beginning of a value.
     pub(crate) fn masked(&self, text: &str, cut_off: bool) -> String {
+        self.with(|mask| if cut_off { mask.hide_cut(text) } else { mask.hide(text) })
+    }
+
+    /// Whether a name is or holds one of their values.
+    pub(crate) fn are_in(&self, name: &str) -> bool {
+        self.with(|mask| mask.hides(name))
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&Mask) -> T) -> T {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for text in std::mem::take(&mut known.texts) {
-            known.values.extend(values(&text));
-        }
-        // The longest first, so that a value within another leaves no rest.
-        known.values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        known.values.dedup();
-        let mut masked = known
-            .values
-            .iter()
-            .fold(text.to_owned(), |text, value| text.replace(value, MASK));
-        if cut_off {
-            let begun = known.values.iter().filter_map(|value| begun_at(&masked, value)).min();
-            if let Some(at) = begun {
-                masked.replace_range(at.., MASK);
+            let secret: Value = serde_json::from_str(&text).unwrap_or_default();
+            if let Some(data) = secret.get("data").filter(|data| data.is_object()) {
+                known.mask.add(data);
             }
         }
-        masked
+        look(&known.mask)
     }
-}
-
-const MASK: &str = "***";
-
-/// Where the beginning of a value stands at the end of a text.
-fn begun_at(text: &str, value: &str) -> Option<usize> {
-    let longest = value.len().min(text.len());
-    let length = (SHORTEST..=longest)
-        .rev()
-        .find(|length| value.is_char_boundary(*length) && text.ends_with(&value[..*length]))?;
-    Some(text.len() - length)
 }
 
 /// A plugin's log, with values of Secrets masked.
@@ -88,30 +82,6 @@ impl LogSink for ScrubbedLog {
     }
 }
 
-/// What a Secret holds, line by line too, since plugins log lines.
-fn values(secret: &str) -> Vec<String> {
-    let secret: Value = serde_json::from_str(secret).unwrap_or_default();
-    let encoded = secret["data"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .filter_map(|(_, value)| value.as_str());
-    let mut values = Vec::new();
-    for encoded in encoded {
-        values.push(encoded.to_owned());
-        if let Some(plain) = STANDARD
-            .decode(encoded)
-            .ok()
-            .and_then(|bytes| String::from_utf8(bytes).ok())
-        {
-            values.extend(plain.lines().map(str::to_owned));
-            values.push(plain);
-        }
-    }
-    values.retain(|value| value.len() >= SHORTEST);
-    values
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,9 +90,19 @@ mod tests {
     fn no_value_of_a_secret_is_told() {
         let secrets = Secrets::default();
         secrets.add([r#"{"data":{"password":"aHVudGVyMg==","lines":"Zmlyc3QKc2Vjb25k","short":"YQ=="}}"#.into()]);
-        assert_eq!(secrets.masked("hunter2 is aHVudGVyMg== a", false), "*** is *** a");
-        assert_eq!(secrets.masked("first, second", false), "***, ***");
+        assert_eq!(
+            secrets.masked("hunter2 is aHVudGVyMg== a", false),
+            "[hidden] is [hidden] a"
+        );
+        assert_eq!(secrets.masked("first, second", false), "[hidden], [hidden]");
         assert_eq!(secrets.masked("it is hunte", false), "it is hunte");
-        assert_eq!(secrets.masked("it is hunte", true), "it is ***");
+        assert_eq!(secrets.masked("it is hunte", true), "it is [hidden]");
+        assert!(secrets.are_in("copy-of-hunter2") && !secrets.are_in("copy"));
+    }
+
+    #[test]
+    fn without_a_secret_nothing_is_masked() {
+        let said = r#"data.k: Invalid value: "x": too short"#;
+        assert_eq!(Secrets::default().masked(said, true), said);
     }
 }

@@ -14,10 +14,11 @@ use tokio::sync::oneshot;
 use crate::attached::Attached;
 use crate::contention::Slowdown;
 use crate::decide::{Blocked, Decision, GivenUp, World, decide};
+use crate::hidden::{hide, says};
 use crate::history::{Began, NamedQuery, RunRecord};
 use crate::memory::LastRun;
 use crate::messages::{Message, Reply};
-use crate::report::Report;
+use crate::report::{NOT_GRANTED, Report};
 use crate::scrub::{ScrubbedLog, Secrets};
 use crate::writer::Writer;
 
@@ -32,6 +33,8 @@ pub(crate) struct RunContext {
     /// The primary as an object of that cluster.
     pub(crate) object: ObjectKey,
     pub(crate) uid: String,
+    /// The primary as it is read.
+    pub(crate) text: Arc<str>,
     /// The finalizer of what the plugin protects.
     pub(crate) protection: Arc<str>,
     /// The clusters that the run's queries name.
@@ -49,8 +52,11 @@ pub(crate) struct RunContext {
 pub(crate) struct Named(Mutex<Vec<NamedQuery>>);
 
 impl Named {
-    pub(crate) fn set(&self, queries: Vec<NamedQuery>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = queries;
+    /// Replaces those of the round before.
+    pub(crate) fn replace(&self, named: impl FnOnce(&[NamedQuery]) -> Vec<NamedQuery>) {
+        let mut queries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let named = named(&queries);
+        *queries = named;
     }
 
     pub(crate) fn take(&self) -> Vec<NamedQuery> {
@@ -78,7 +84,9 @@ pub(crate) async fn run(context: Arc<RunContext>, executor: Arc<Executor>, mut b
     let wakes = std::mem::take(&mut begun.wakes);
     let (began, before) = (Began::now(), begun.last.clone());
     let told: Vec<String> = wakes.iter().map(ToString::to_string).collect();
-    tracing::debug!(primary = %context.name(), wakes = told.join("; "), "run");
+    let hidden = before.as_ref().and_then(|last| last.run.as_ref());
+    let names = hidden.iter().flat_map(|run| run.hidden.iter().map(|name| &**name));
+    tracing::debug!(primary = %context.name(), wakes = hide(&told.join("; "), names), "run");
     let ended = conduct(&context, &executor, begun).await;
     let end = ended.as_ref().map(|ended| (&ended.result, &ended.report));
     let record = Arc::new(RunRecord::new(&context, &began, &wakes, before.as_deref(), end));
@@ -120,7 +128,13 @@ async fn conduct(context: &Arc<RunContext>, executor: &Executor, begun: Begun) -
     match decision {
         Err(error) => Some(context.blocked(last, &error.to_string())),
         Ok(Decision::GivenUp) => None,
-        Ok(Decision::Blocked(blocked)) => Some(context.blocked(last, &blocked.to_string())),
+        Ok(Decision::Blocked(blocked)) => {
+            let mut ended = context.blocked(last, &blocked.to_string());
+            ended.result = RunResult::Failed {
+                permanent: blocked.is_for_good(),
+            };
+            Some(ended)
+        }
         Ok(Decision::Failure(failure)) => {
             let mut report = writer.status_only(failure.status.as_deref()).await;
             context.report_failure(last, &mut report, &failure.reason, &failure.message);
@@ -143,7 +157,7 @@ async fn conduct(context: &Arc<RunContext>, executor: &Executor, begun: Begun) -
                 context.report_contention(last, &mut report, &slowed, &writer.manager);
             }
             if report.failed {
-                let result = RunResult::WriteFailed;
+                let result = context.write_failed(last, &mut report);
                 return Some(Ended { result, report });
             }
             for event in outcome.events.iter().take(EVENTS) {
@@ -184,6 +198,17 @@ impl RunContext {
     /// The primary's kind and name, for messages.
     pub(crate) fn name(&self) -> String {
         format!("{} {}", self.kind.kind, self.key.name)
+    }
+
+    /// Whether a name was made of a value of a Secret that the run was given. `known` are the queries that it named
+    /// before it was given all of them.
+    pub(crate) fn is_hidden(&self, name: &str, known: &[NamedQuery]) -> bool {
+        let primary = &self.key.name;
+        self.secrets.are_in(name)
+            && *name != *primary.name
+            && primary.namespace.as_deref() != Some(name)
+            && !known.iter().any(|query| query.says(name))
+            && !says(&self.text, name)
     }
 
     /// Has the plugin decide, on a plugin thread.
@@ -238,6 +263,24 @@ impl RunContext {
         }
     }
 
+    /// The end of a run whose writes failed. The next one comes at once, so that the plugin can say so. If that fails for want
+    /// of the same grant, only a change can help.
+    fn write_failed(self: &Arc<Self>, last: Option<&LastRun>, report: &mut Report) -> RunResult {
+        let refusal = |results: &[contract::WriteResult]| {
+            results.iter().find_map(|result| match &result.state {
+                contract::WriteState::Failed(failure) if failure.reason == NOT_GRANTED => Some(failure.message.clone()),
+                _ => None,
+            })
+        };
+        match refusal(&report.last.results) {
+            Some(message) if last.is_some_and(|last| refusal(&last.results).is_some()) => {
+                self.report_failure(last, report, NOT_GRANTED, &message);
+                RunResult::Failed { permanent: true }
+            }
+            _ => RunResult::WriteFailed,
+        }
+    }
+
     /// Tells of a failure, unless the run before failed in the same way: a primary that is tried again and again must not
     /// write events for ever.
     fn report_failure(self: &Arc<Self>, last: Option<&LastRun>, report: &mut Report, reason: &str, message: &str) {
@@ -269,7 +312,7 @@ impl RunContext {
             return;
         };
         if told != Some(&what) {
-            let message = format!("{what}; {advice}");
+            let message = self.secrets.masked(&format!("{what}; {advice}"), false);
             tracing::warn!(plugin = self.attached.plugin.name(), primary = %self.name(), "{message}");
             self.event(Severity::Warning, "Contended", &message);
         }

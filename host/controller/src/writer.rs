@@ -8,10 +8,11 @@ use patchbay_plugin::contract::{self, Outcome, Write, WriteAction, WriteState};
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+use crate::hidden::{hide, parts_of};
 use crate::memory::LastRun;
 use crate::messages::{Located, Message};
 use crate::plan::{Planned, contract_kind, plan};
-use crate::report::{Report, failed, refused};
+use crate::report::{Report, failed, unlocated};
 use crate::translate::{kind_of, object_name_of};
 use crate::worker::{RunContext, finalizers};
 
@@ -153,7 +154,7 @@ impl<'a> Writer<'a> {
             let state = if report.failed {
                 WriteState::Skipped
             } else {
-                match planned.checked.clone().and(located.map_err(refused)) {
+                match planned.checked.clone().and(located.map_err(unlocated)) {
                     Ok(located) => self.send(&planned, &located, set.as_ref(), report).await,
                     Err(error) => failed(error),
                 }
@@ -174,7 +175,11 @@ impl<'a> Writer<'a> {
         report: &mut Report,
     ) {
         if let WriteState::Failed(failure) = &state {
-            let name = object_name_of(&object);
+            let name = object_name_of(&object).to_string();
+            let hidden = parts_of(&object)
+                .into_iter()
+                .filter(|part| self.context.secrets.are_in(part));
+            let name = hide(&name, hidden);
             let message = self.context.secrets.masked(&failure.message, false);
             let what = match action {
                 WriteAction::Apply => "apply",
@@ -183,7 +188,7 @@ impl<'a> Writer<'a> {
                 WriteAction::Status => "status",
             };
             tracing::debug!(
-                primary = %self.context.name(), kind = object.kind.kind, %name, error = message, "{what} failed"
+                primary = %self.context.name(), kind = object.kind.kind, name, error = message, "{what} failed"
             );
         }
         report.tell(action, object, state);

@@ -167,6 +167,7 @@ impl fmt::Display for Query {
         match &self.fields {
             Fields::Whole => Ok(()),
             Fields::Metadata => f.write_str(", metadata only"),
+            Fields::Paths(paths) if paths.is_empty() => f.write_str(", none of its fields"),
             Fields::Paths(paths) => write!(f, ", fields {}", paths.join(", ")),
         }
     }

@@ -42,19 +42,21 @@ pub(crate) enum PluginCommand {
 
 #[derive(Args)]
 pub(crate) struct RunArguments {
-    /// Kubeconfig file of the home cluster; without it, the cluster that the process runs in.
+    /// Kubeconfig file of the home cluster. Without it, the cluster that the process runs in as a Pod, or else the files that
+    /// KUBECONFIG names.
     #[arg(long, env = "PATCHBAY_KUBECONFIG", value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
     /// Context in the kubeconfig; without it, its current context.
-    #[arg(long, env = "PATCHBAY_CONTEXT", value_name = "NAME", requires = "kubeconfig")]
+    #[arg(long, env = "PATCHBAY_CONTEXT", value_name = "NAME")]
     pub(crate) context: Option<String>,
 
     /// Folder with plugins: every file in it that ends in .wasm.
     #[arg(long, env = "PATCHBAY_PLUGINS", value_name = "FOLDER")]
     pub(crate) plugins: PathBuf,
 
-    /// Grant every plugin what it requests. Without it, plugins may do nothing; use it for plugins that you trust.
+    /// Grant every plugin what it requests, for plugins that you trust. Without it, a plugin is told of its primaries and can
+    /// say in their status and Events what it lacks; whatever else it reads or writes is refused.
     #[arg(long, env = "PATCHBAY_TRUST_REQUESTS")]
     pub(crate) trust_requests: bool,
 

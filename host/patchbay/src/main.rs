@@ -19,7 +19,17 @@ use clap::Parser;
 use crate::cli::{Cli, Command, PluginCommand};
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => {
+            // Whoever reads the errors of several programs sees whose they are.
+            let said = error.render().to_string();
+            eprint!("patchbay: {}", said.strip_prefix("error: ").unwrap_or(&said));
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1));
+        }
+        Err(help) => help.exit(),
+    };
+    let done = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Explain(arguments) => explain::explain(&arguments),
         Command::Render(arguments) => render::render(&arguments),
@@ -33,7 +43,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("patchbay: {error:#}");
-            ExitCode::FAILURE
+            output::exit_code(&error)
         }
     }
 }

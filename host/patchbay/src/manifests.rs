@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use patchbay_cluster::yaml_problem;
 use serde_json::Value;
 
 /// Reads all objects of a file, YAML or JSON, lists unpacked. `-` is standard input.
@@ -15,7 +16,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Value>> {
         text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
     }
     let documents: Vec<Value> =
-        serde_saphyr::from_multiple(&text).map_err(|error| anyhow!("{}: not YAML: {error}", path.display()))?;
+        serde_saphyr::from_multiple(&text).map_err(|error| anyhow!("{}: {}", path.display(), yaml_problem(&error)))?;
     let mut objects = Vec::new();
     for document in documents {
         match document {

@@ -10,6 +10,35 @@ pub(crate) fn print(text: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The command line asks for what makes no sense.
+#[derive(Debug)]
+pub(crate) struct Usage(String);
+
+impl Usage {
+    pub(crate) fn of(problem: impl Into<String>) -> anyhow::Error {
+        Usage(problem.into()).into()
+    }
+}
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// The exit code of commands that make no sense, as clap's.
+const NONSENSE: u8 = 2;
+
+pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
+    if error.is::<Usage>() {
+        ExitCode::from(NONSENSE)
+    } else {
+        ExitCode::FAILURE
+    }
+}
+
 pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<std::io::Error>()

@@ -1,21 +1,25 @@
 //! `patchbay run`.
 
+use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
-use patchbay_cluster::Connection;
+use patchbay_cluster::{Connection, Home, HomeError};
 use patchbay_controller::{Attached, Grants, Host, HostSettings};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::cli::{LogFormat, RunArguments};
 use crate::load;
+use crate::output::Usage;
 use crate::socket::{Listening, Place};
 
 pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     start_logging(arguments)?;
+    let home = home(arguments)?;
     // Before anything that takes time, so that another host on the same socket is told of at once.
     let listening = match Place::of(arguments.socket.as_deref()) {
         Some(place) => place.listen()?,
@@ -35,20 +39,20 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
                 _ = terminated.recv() => {}
             }
         };
-        serve(arguments, plugins, listening, stop).await
+        serve(&home, plugins, listening, stop).await
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
 async fn serve(
-    arguments: &RunArguments,
+    home: &Home,
     plugins: Vec<Attached>,
     listening: Option<Listening>,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let mut stop = std::pin::pin!(stop);
     let home = tokio::select! {
-        home = Connection::to_home("host", arguments.kubeconfig.as_deref(), arguments.context.as_deref()) => {
+        home = Connection::to_home("host", home) => {
             // Its message is whole; the causes that it has would repeat it.
             Arc::new(home.map_err(|error| anyhow!("{error}"))?)
         }
@@ -70,6 +74,29 @@ async fn serve(
     .await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Where the home cluster is: as the arguments say, else around this Pod, else as kubectl would find it.
+fn home(arguments: &RunArguments) -> anyhow::Result<Home> {
+    let named = arguments.kubeconfig.clone().map(|file| vec![file]);
+    let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
+    let kubeconfig = std::env::var_os("KUBECONFIG").unwrap_or_default();
+    let files = named.unwrap_or_else(|| if in_pod { Vec::new() } else { files(&kubeconfig) });
+    match (files.is_empty(), in_pod, &arguments.context) {
+        (false, ..) => Ok(Home::Files {
+            files,
+            context: arguments.context.clone(),
+        }),
+        (true, true, Some(_)) => Err(Usage::of("--context is of a kubeconfig: name one with --kubeconfig")),
+        (true, true, None) => Ok(Home::Pod),
+        (true, false, _) => Err(HomeError::NotInCluster.into()),
+    }
+}
+
+/// The files that KUBECONFIG names.
+fn files(kubeconfig: &OsStr) -> Vec<std::path::PathBuf> {
+    let files = std::env::split_paths(kubeconfig);
+    files.filter(|file| !file.as_os_str().is_empty()).collect()
 }
 
 /// Loads what can be loaded. A module that cannot be is named and left out; the others serve.
@@ -106,7 +133,8 @@ fn plugins(arguments: &RunArguments) -> anyhow::Result<Vec<Attached>> {
         if !arguments.trust_requests && !description.requests.is_empty() {
             tracing::warn!(
                 plugin = plugin.name(),
-                "nothing is granted: start with --trust-requests to grant what it requests"
+                "nothing is granted, so whatever it reads or writes beside its primaries is refused: start with \
+                 --trust-requests to grant what it requests"
             );
         }
         tracing::info!(
@@ -133,17 +161,7 @@ fn plugins(arguments: &RunArguments) -> anyhow::Result<Vec<Attached>> {
 }
 
 fn start_logging(arguments: &RunArguments) -> anyhow::Result<()> {
-    // A level alone is for patchbay's own messages: those of the libraries are for those who ask for them by name.
-    let directives = match arguments.log.parse::<tracing::Level>() {
-        Ok(level) => format!("warn,patchbay={level}"),
-        Err(_) => arguments.log.clone(),
-    };
-    let filter = EnvFilter::try_new(directives).with_context(|| {
-        format!(
-            "--log {:?}: use a level such as info, or levels by module",
-            arguments.log
-        )
-    })?;
+    let filter = EnvFilter::try_new(directives(&arguments.log)?).map_err(|_| not_a_filter(&arguments.log))?;
     let logging = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
@@ -155,4 +173,57 @@ fn start_logging(arguments: &RunArguments) -> anyhow::Result<()> {
             .init(),
     }
     Ok(())
+}
+
+/// A dependency warns of it at each connection; the host says it once.
+const UNCHECKED: &str = "kube_client::client::tls=error";
+
+/// What `--log` means. A level alone is for patchbay's own messages: those of the libraries are for those who ask for them
+/// by name.
+fn directives(log: &str) -> anyhow::Result<String> {
+    if let Ok(level) = log.parse::<LevelFilter>() {
+        return Ok(format!("warn,{UNCHECKED},patchbay={level}"));
+    }
+    // A word alone would be a module that nobody has, and everything else would be silent.
+    let is_word = |directive: &str| !directive.contains(['=', '[']) && directive.parse::<LevelFilter>().is_err();
+    if log.split(',').map(str::trim).any(is_word) {
+        return Err(not_a_filter(log));
+    }
+    Ok(format!("{UNCHECKED},{log}"))
+}
+
+fn not_a_filter(log: &str) -> anyhow::Error {
+    Usage::of(format!(
+        "--log {log:?}: use a level (off, error, warn, info, debug, trace), or levels by module such as \
+         info,patchbay_controller=debug"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_refused() {
+        for log in ["nonsense", "", "info,nonsense", "patchbay_controller"] {
+            let error = directives(log).expect_err(log);
+            assert!(error.to_string().contains("info,patchbay_controller=debug"), "{error}");
+        }
+        for log in [
+            "info",
+            "DEBUG",
+            "off",
+            "warn,patchbay_controller=debug",
+            "kube=trace,info",
+        ] {
+            let directives = directives(log).expect(log);
+            EnvFilter::try_new(&directives).expect(&directives);
+        }
+    }
+
+    #[test]
+    fn kubeconfig_is_a_list_of_files() {
+        assert_eq!(files("/a::/b".as_ref()), ["/a", "/b"].map(std::path::PathBuf::from));
+        assert!(files("".as_ref()).is_empty());
+    }
 }

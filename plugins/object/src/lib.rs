@@ -9,7 +9,6 @@
 
 mod deletion;
 mod fields;
-mod mask;
 mod plan;
 mod problem;
 mod provider_config;

@@ -1,8 +1,8 @@
 //! What the target should be: the manifest with the values of all references in it, and where it goes.
 
+use patchbay_mask::Mask;
 use patchbay_sdk::{Answers, Finding, ObjectReference, Primary, Query, Value};
 
-use crate::mask::Mask;
 use crate::problem::Problem;
 use crate::reference::Reference;
 use crate::spec::Spec;

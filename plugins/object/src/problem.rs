@@ -3,6 +3,9 @@
 use patchbay_sdk::{Primary, QueryFailure, QueryFailureReason, WriteAction};
 use thiserror::Error;
 
+/// The reason of writes that the host refuses. Grants do not change while it runs.
+const NOT_GRANTED: &str = "NotGranted";
+
 /// Why an Object cannot be reconciled now. It becomes the Synced condition.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
@@ -34,7 +37,7 @@ impl Problem {
     pub fn unknown(what: &str, failure: &QueryFailure) -> Self {
         let permanent = matches!(
             failure.reason,
-            QueryFailureReason::Invalid | QueryFailureReason::Unsupported
+            QueryFailureReason::Invalid | QueryFailureReason::Unsupported | QueryFailureReason::NotGranted
         );
         Problem {
             message: format!("{what}: {}", failure.message),
@@ -49,10 +52,10 @@ impl Problem {
             _ => "apply",
         };
         match primary.failed_write() {
-            Some((write, failure)) if write.action == action => Err(Problem::retry(format!(
-                "{name} of {} failed: {}",
-                write.object, failure.message
-            ))),
+            Some((write, failure)) if write.action == action => Err(Problem {
+                message: format!("{name} of {} failed: {}", write.object, failure.message),
+                permanent: failure.reason == NOT_GRANTED,
+            }),
             _ => Ok(()),
         }
     }

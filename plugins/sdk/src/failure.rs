@@ -64,7 +64,7 @@ impl From<&QueryFailure> for Failure {
         let (reason, permanent) = match failure.reason {
             QueryFailureReason::NoSuchKind => ("NoSuchKind", false),
             QueryFailureReason::Forbidden => ("Forbidden", false),
-            QueryFailureReason::NotGranted => ("NotGranted", false),
+            QueryFailureReason::NotGranted => ("NotGranted", true),
             QueryFailureReason::Unreachable => ("Unreachable", false),
             QueryFailureReason::Invalid => ("InvalidQuery", true),
             QueryFailureReason::Unsupported => ("Unsupported", true),

@@ -29,10 +29,12 @@ pub enum NotExplained {
         known: String,
     },
     /// No such object.
-    #[error("nothing that runs here has to do with {asked}: no plugin reconciles it and no query finds it{hint}")]
+    #[error("nothing that runs here has to do with {asked}: {why} and no query finds it{hint}")]
     Object {
         /// What was asked for.
         asked: String,
+        /// Why no plugin reconciles it.
+        why: String,
         /// Where there is one of this name.
         hint: String,
     },
@@ -49,6 +51,14 @@ pub enum NotExplained {
     Stopping,
 }
 
+/// A kind that a plugin reconciles in some cluster.
+pub(crate) struct Reconciled {
+    pub(crate) plugin: String,
+    pub(crate) kind: Kind,
+    /// Why its objects cannot be seen, if so.
+    pub(crate) failure: Option<String>,
+}
+
 /// The object that is meant.
 pub(super) struct Meant {
     /// Under the version of its kind that plugins reconcile, or under which it is there.
@@ -57,7 +67,7 @@ pub(super) struct Meant {
     pub(super) versions: Vec<ObjectKey>,
 }
 
-pub(super) fn find(core: &Core, asked: &Asked) -> Result<Meant, NotExplained> {
+pub(super) fn find(core: &Core, reconciled: &[Reconciled], asked: &Asked) -> Result<Meant, NotExplained> {
     let places = places(core, asked)?;
     let kinds = places.iter().filter(|(_, kind)| is_called(kind, &asked.kind));
     let mut found: Vec<ObjectKey> = Vec::new();
@@ -75,15 +85,15 @@ pub(super) fn find(core: &Core, asked: &Asked) -> Result<Meant, NotExplained> {
     if found.iter().any(|object| object.cluster == ClusterId::HOST) {
         found.retain(|object| object.cluster == ClusterId::HOST);
     }
-    one(&found, "--cluster", |object| core.cluster_name(object.cluster))?;
-    one(&found, "its group, as in KIND.GROUP", |object| resource(&object.kind))?;
+    one(&found, "--cluster", |object| short_name(core, object.cluster))?;
+    one(&found, "its group, as in KIND.GROUP", |object| exactly(&object.kind))?;
     one(&found, "--namespace", |object| {
         object.name.namespace.as_deref().unwrap_or("none").to_owned()
     })?;
-    let reconciled = |object: &ObjectKey| !core.primaries_of(object).is_empty();
+    let is_primary = |object: &ObjectKey| !core.primaries_of(object).is_empty();
     let there = |object: &ObjectKey| core.observed(object).is_some();
-    match found.iter().max_by_key(|object| (reconciled(object), there(object))) {
-        None => Err(unknown(core, &places, asked)),
+    match found.iter().max_by_key(|object| (is_primary(object), there(object))) {
+        None => Err(unknown(core, &places, reconciled, asked)),
         Some(object) => Ok(Meant {
             object: object.clone(),
             versions: found,
@@ -95,7 +105,7 @@ pub(super) fn find(core: &Core, asked: &Asked) -> Result<Meant, NotExplained> {
 fn places(core: &Core, asked: &Asked) -> Result<Vec<(ClusterId, Kind)>, NotExplained> {
     let mut places = core.places();
     if let Some(asked) = &asked.cluster {
-        let known = listed(places.iter().map(|(cluster, _)| core.cluster_name(*cluster)));
+        let known = listed(places.iter().map(|(cluster, _)| short_name(core, *cluster)));
         places.retain(|(cluster, _)| is_named(core, *cluster, asked));
         if places.is_empty() {
             let asked = asked.clone();
@@ -103,6 +113,14 @@ fn places(core: &Core, asked: &Asked) -> Result<Vec<(ClusterId, Kind)>, NotExpla
         }
     }
     Ok(places)
+}
+
+/// How a cluster is asked for.
+fn short_name(core: &Core, cluster: ClusterId) -> String {
+    match core.cluster_source(cluster) {
+        Some(ClusterSource::Kubeconfig(source)) => format!("{}/{}", source.namespace, source.name),
+        _ => core.cluster_name(cluster),
+    }
 }
 
 /// Whether a cluster goes by this name: its id, or where its kubeconfig is.
@@ -115,12 +133,22 @@ fn is_named(core: &Core, cluster: ClusterId, asked: &str) -> bool {
 /// Whether a kind goes by this name: its kind or plural, in any case, with its group or without.
 fn is_called(kind: &Kind, asked: &str) -> bool {
     let asked = asked.to_lowercase();
+    // The core group has no name, so it goes by its version.
+    if kind.group().is_empty()
+        && let Some(word) = asked.strip_suffix(&format!(".{}", kind.api_version))
+    {
+        return is_called(kind, word);
+    }
     let (word, group) = match asked.split_once('.') {
         Some((word, group)) => (word, Some(group)),
         None => (asked.as_str(), None),
     };
     let singular = kind.kind.to_lowercase();
-    let is_word = word == singular
+    let is_short = SHORT
+        .iter()
+        .any(|(short, of, of_group)| *short == word && **of == *kind.kind && *of_group == kind.group());
+    let is_word = is_short
+        || word == singular
         || ["s", "es"].iter().any(|end| word.strip_suffix(end) == Some(&singular))
         || word
             .strip_suffix("ies")
@@ -135,6 +163,38 @@ fn resource(kind: &Kind) -> String {
         group => format!("{}.{group}", kind.kind.to_lowercase()),
     }
 }
+
+/// How a kind is asked for where another has the same word.
+fn exactly(kind: &Kind) -> String {
+    match kind.group() {
+        "" => format!("{}.{}", resource(kind), kind.api_version),
+        _ => resource(kind),
+    }
+}
+
+/// What kubectl calls the kinds that everybody has, in short. Custom ones go by their kind.
+const SHORT: [(&str, &str, &str); 20] = [
+    ("cj", "CronJob", "batch"),
+    ("cm", "ConfigMap", ""),
+    ("crd", "CustomResourceDefinition", "apiextensions.k8s.io"),
+    ("crds", "CustomResourceDefinition", "apiextensions.k8s.io"),
+    ("deploy", "Deployment", "apps"),
+    ("ds", "DaemonSet", "apps"),
+    ("ep", "Endpoints", ""),
+    ("ev", "Event", ""),
+    ("hpa", "HorizontalPodAutoscaler", "autoscaling"),
+    ("ing", "Ingress", "networking.k8s.io"),
+    ("netpol", "NetworkPolicy", "networking.k8s.io"),
+    ("no", "Node", ""),
+    ("ns", "Namespace", ""),
+    ("po", "Pod", ""),
+    ("pvc", "PersistentVolumeClaim", ""),
+    ("quota", "ResourceQuota", ""),
+    ("rs", "ReplicaSet", "apps"),
+    ("sa", "ServiceAccount", ""),
+    ("sts", "StatefulSet", "apps"),
+    ("svc", "Service", ""),
+];
 
 /// The objects of one kind that are known by the name.
 fn objects(core: &Core, cluster: ClusterId, kind: &Kind, asked: &Asked) -> Vec<ObjectKey> {
@@ -153,7 +213,7 @@ fn objects(core: &Core, cluster: ClusterId, kind: &Kind, asked: &Asked) -> Vec<O
     }
 }
 
-fn unknown(core: &Core, places: &[(ClusterId, Kind)], asked: &Asked) -> NotExplained {
+fn unknown(core: &Core, places: &[(ClusterId, Kind)], reconciled: &[Reconciled], asked: &Asked) -> NotExplained {
     let elsewhere = Asked {
         namespace: None,
         ..asked.clone()
@@ -165,12 +225,31 @@ fn unknown(core: &Core, places: &[(ClusterId, Kind)], asked: &Asked) -> NotExpla
         Some(namespace) => format!("{namespace}/{}", asked.name),
         None => asked.name.clone(),
     };
+    let mut controllers = reconciled.iter().filter(|of| is_called(&of.kind, &asked.kind));
+    let why = match controllers.next() {
+        None => "no plugin reconciles its kind".to_owned(),
+        Some(Reconciled { plugin, kind, failure }) => match failure {
+            Some(failure) => format!(
+                "plugin {plugin} reconciles every {}, but cannot see any ({failure})",
+                kind.kind
+            ),
+            None => format!(
+                "plugin {plugin} reconciles every {}, but there is none of this name",
+                kind.kind
+            ),
+        },
+    };
+    let elsewhere = core.places().into_iter().filter(|place| !places.contains(place));
+    let elsewhere = elsewhere
+        .filter(|(cluster, kind)| is_called(kind, &asked.kind) && !objects(core, *cluster, kind, asked).is_empty());
+    let clusters = listed(elsewhere.map(|(cluster, _)| short_name(core, cluster)));
     NotExplained::Object {
+        why,
         asked: format!("{} {name}", asked.kind),
-        hint: if known.is_empty() {
-            String::new()
-        } else {
-            format!(". Of that name are known: {known}")
+        hint: match (known.is_empty(), clusters.is_empty()) {
+            (false, _) => format!(". Of that name are known: {known}"),
+            (true, false) => format!(". It is known in cluster {clusters}"),
+            (true, true) => String::new(),
         },
     }
 }
@@ -217,6 +296,12 @@ mod tests {
             ("Deployments", "Deployment"),
             ("deployments.apps", "Deployment"),
             ("deployments.v1", ""),
+            ("deploy", "Deployment"),
+            ("deploy.apps", "Deployment"),
+            ("ing", "Ingress"),
+            ("secret.v1", "Secret"),
+            ("Secrets.v1", "Secret"),
+            ("secret.v2", ""),
             ("INGRESSES", "Ingress"),
             ("networkpolicies.networking.k8s.io", "NetworkPolicy"),
             ("networkpolicys", "NetworkPolicy"),

@@ -4,6 +4,7 @@
 //! messages, never a value of an object.
 
 mod find;
+mod hide;
 mod model;
 mod object;
 mod primary;
@@ -16,6 +17,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::oneshot;
 
 use self::find::Meant;
+pub(crate) use self::find::Reconciled;
 use crate::history::History;
 use crate::messages::Message;
 
@@ -66,6 +68,7 @@ pub(crate) struct View<'a> {
     pub(crate) core: &'a Core,
     pub(crate) history: &'a History,
     pub(crate) controller: &'a dyn Fn(ControllerId) -> Option<ControllerView<'a>>,
+    pub(crate) reconciled: Vec<Reconciled>,
     pub(crate) now: Time,
     /// The same moment on the wall.
     pub(crate) wall: jiff::Timestamp,
@@ -81,7 +84,7 @@ pub(crate) struct ControllerView<'a> {
 
 impl View<'_> {
     pub(crate) fn explain(&self, asked: &Asked) -> Result<Explanation, NotExplained> {
-        let Meant { object, versions } = find::find(self.core, asked)?;
+        let Meant { object, versions } = find::find(self.core, &self.reconciled, asked)?;
         let primaries = versions.iter().flat_map(|object| self.core.primaries_of(object));
         let (dependents, more_dependents) = self.dependents(&versions);
         Ok(Explanation {

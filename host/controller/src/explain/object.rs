@@ -6,14 +6,15 @@ use std::sync::Arc;
 use patchbay_core::{Criterion, ObjectKey, PrimaryKey, Query, QueryUser, Target};
 
 use super::View;
+use super::hide::Names;
 use super::model::{DependentExplained, ObjectExplained};
-use crate::history::NamedQuery;
+use crate::history::{NamedQuery, RunRecord};
 
 /// Primaries that are told of those that depend on an object. The driver stands still meanwhile.
 const DEPENDENTS: usize = 1000;
 
-/// The queries that each primary's newest run named, as far as it is remembered.
-type Named<'a> = HashMap<&'a PrimaryKey, &'a [NamedQuery]>;
+/// Each primary's newest run that named anything, as far as it is remembered.
+type Named<'a> = HashMap<&'a PrimaryKey, &'a RunRecord>;
 
 impl View<'_> {
     pub(super) fn object(&self, key: &ObjectKey) -> ObjectExplained {
@@ -51,13 +52,15 @@ impl View<'_> {
                     name: key.name.clone(),
                 };
                 let last = self.last_run(key).and_then(|last| last.run.clone());
-                let newest = named.get(key).copied().unwrap_or_default();
-                let before = last.as_ref().map(|run| &*run.queries).unwrap_or_default();
+                let runs = [named.get(key).copied(), last.as_deref()];
+                let runs = || runs.iter().flatten();
+                let mut text = words(query);
+                Names(runs().flat_map(|run| run.hidden.iter().map(|name| &**name)).collect()).hide(&mut text);
                 DependentExplained::Query {
                     plugin: controller.plugin.to_owned(),
                     primary: self.object(&primary),
-                    id: id_of(newest, query).or_else(|| id_of(before, query)).map(str::to_owned),
-                    text: words(query),
+                    id: runs().find_map(|run| id_of(&run.queries, query)).map(str::to_owned),
+                    text,
                 }
             }
             QueryUser::Controller(id) => DependentExplained::Primary {

@@ -7,6 +7,7 @@ use patchbay_core::{Finding, FoundObject, PrimaryKey, PrimaryReport, QueryReport
 use serde::Deserialize;
 
 use super::View;
+use super::hide::{Names, doubtful};
 use super::model::{FindingExplained, NextExplained, PrimaryExplained, PrimaryState, QueryExplained};
 use super::object::{id_of, words};
 use super::run::{rfc3339, watch};
@@ -24,7 +25,7 @@ impl View<'_> {
         let report = self.core.primary_report(key)?;
         let kept = self.runs(key);
         let runs = kept.iter().take(RUNS).map(|kept| self.run(&report.object, kept));
-        Some(PrimaryExplained {
+        let mut explained = PrimaryExplained {
             plugin: controller.plugin.to_owned(),
             plugin_version: controller.version.to_owned(),
             state: match report.state {
@@ -48,7 +49,9 @@ impl View<'_> {
             join_keys: report.join_keys.iter().map(ToString::to_string).collect(),
             protected: report.protected.iter().map(|object| self.object(object)).collect(),
             runs: runs.collect(),
-        })
+        };
+        hidden(&kept).hide_in(&mut explained);
+        Some(explained)
     }
 
     /// What is kept of a primary's last run that came to an end.
@@ -101,7 +104,11 @@ impl View<'_> {
         }
         for known in left {
             let id = sets.iter().find_map(|named| id_of(named, &known.query));
-            queries.push(self.query(report, known, id));
+            let mut query = self.query(report, known, id);
+            if id.is_none() {
+                Names(doubtful(&known.query, report)).hide_in_query(&mut query);
+            }
+            queries.push(query);
         }
         queries
     }
@@ -123,6 +130,17 @@ impl View<'_> {
         let ahead = signed(at).saturating_sub(signed(self.now));
         rfc3339(self.wall.checked_add(ahead).unwrap_or(self.wall))
     }
+}
+
+/// The names that these runs made of values of Secrets.
+fn hidden(runs: &[KeptRun]) -> Names<'_> {
+    let mut names: Vec<_> = runs
+        .iter()
+        .flat_map(|kept| kept.run.hidden.iter().map(|name| &**name))
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    Names(names)
 }
 
 fn finding(finding: Option<&Finding>) -> FindingExplained {

@@ -94,6 +94,7 @@ impl World {
             .map(|(id, query)| NamedQuery {
                 id: (*id).into(),
                 asked: Ok(Arc::new(query)),
+                hidden: Box::default(),
             });
         let mut record = RunRecord::empty(key.clone());
         record.queries = named.chain([refused()]).collect();
@@ -128,6 +129,7 @@ impl World {
                     kind: &self.copy,
                 })
             },
+            reconciled: Vec::new(),
             now: NOW,
             wall: jiff::Timestamp::UNIX_EPOCH,
         };
@@ -147,6 +149,7 @@ fn refused() -> NamedQuery {
             reason: "NotGranted".into(),
             message: "may not read".into(),
         }),
+        hidden: Box::default(),
     }
 }
 
@@ -275,4 +278,33 @@ fn a_criterion_of_labels_is_said_as_it_is() {
         ),
     );
     assert_eq!(super::object::words(&everything), "Secrets in n");
+}
+
+#[test]
+fn a_name_that_was_made_of_a_secret_is_told_nowhere() {
+    let mut world = World::new();
+    let key = PrimaryKey {
+        controller: ControllerId(0),
+        name: ObjectName::new(Some("n"), "q"),
+    };
+    let mut record = RunRecord::empty(key);
+    record.hidden = ["source".into()].into();
+    record.queries = [NamedQuery {
+        id: "source".into(),
+        asked: Ok(Arc::new(source("n"))),
+        hidden: record.hidden.clone(),
+    }]
+    .into();
+    world.history.add(KeptRun::new(Arc::new(record), &[]));
+    let explained = world.explain("copy", Some("n"), "q").expect("it is known");
+    let query = &explained.primaries[0].queries[0];
+    assert_eq!(query.text, "Secret n/[hidden]");
+    let by = world.explain("secret", Some("n"), "source").expect("it is known");
+    let of = |name: &str| {
+        by.dependents.iter().find_map(|dependent| match dependent {
+            DependentExplained::Query { primary, text, .. } if primary.name == name => Some(text.as_str()),
+            _ => None,
+        })
+    };
+    assert_eq!((of("q"), of("p")), (Some("Secret n/[hidden]"), Some("Secret n/source")));
 }

@@ -12,9 +12,8 @@ use std::sync::Arc;
 use patchbay_core::PrimaryKey;
 use patchbay_plugin::contract::{WriteResult, WriteState};
 
-#[cfg(test)]
-pub(crate) use record::Refused;
-pub(crate) use record::{Began, NamedQuery, RunEnd, RunRecord};
+use crate::hidden::hide_in;
+pub(crate) use record::{Began, NamedQuery, Refused, RunEnd, RunRecord};
 
 /// Runs that are kept beside the last one of each primary.
 const RUNS: usize = 10_000;
@@ -41,6 +40,7 @@ impl KeptRun {
             if let WriteState::Failed(failure) = &mut result.state {
                 failure.message = problems.next().map(ToString::to_string).unwrap_or_default();
             }
+            hide_in(&mut result.object, &run.hidden);
             result
         });
         KeptRun {
@@ -88,10 +88,10 @@ impl History {
         }
     }
 
-    /// The queries that each primary's newest run named.
-    pub(crate) fn named(&self) -> HashMap<&PrimaryKey, &[NamedQuery]> {
-        let named = self.runs.iter().map(|kept| (&kept.run.primary, &*kept.run.queries));
-        named.filter(|(_, queries)| !queries.is_empty()).collect()
+    /// Each primary's newest run that named anything.
+    pub(crate) fn named(&self) -> HashMap<&PrimaryKey, &RunRecord> {
+        let named = self.runs.iter().map(|kept| (&kept.run.primary, &*kept.run));
+        named.filter(|(_, run)| !run.queries.is_empty()).collect()
     }
 
     /// The runs of a primary that are kept, the newest first.
@@ -166,13 +166,13 @@ mod tests {
     fn what_an_api_server_quotes_is_kept_masked() {
         let kept = run(
             "p",
-            "data.k: *** is too short",
+            "data.k: [hidden] is too short",
             &[failed("data.k: hunter2 is too short")],
         );
         let WriteState::Failed(failure) = &kept.writes[0].state else {
             panic!("it failed")
         };
-        assert_eq!(failure.message, "data.k: *** is too short");
+        assert_eq!(failure.message, "data.k: [hidden] is too short");
     }
 
     #[test]

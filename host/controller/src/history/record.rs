@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use patchbay_core::{PrimaryKey, Query, RunResult, Wake};
-use patchbay_plugin::contract::{QueryFailure, WriteState};
+use patchbay_plugin::contract::{QueryFailure, QueryFailureReason, WriteState};
 
 use super::fields::changed_fields;
+use crate::hidden::{hide, parts, parts_of};
 use crate::memory::LastRun;
 use crate::report::Report;
 use crate::worker::{RunContext, now};
@@ -31,6 +32,8 @@ pub(crate) struct RunRecord {
     pub(crate) queries: Arc<[NamedQuery]>,
     /// What is wrong with the writes that failed, in their order, masked.
     pub(crate) problems: Box<[Box<str>]>,
+    /// Names in its queries and writes that were made of values of Secrets.
+    pub(crate) hidden: Box<[Box<str>]>,
     /// The host changed the primary itself: its status or its finalizers.
     pub(crate) changed_primary: bool,
 }
@@ -56,6 +59,16 @@ pub(crate) struct NamedQuery {
     pub(crate) id: Box<str>,
     /// The query as core knows it, or why it was not asked.
     pub(crate) asked: Result<Arc<Query>, Refused>,
+    /// Names in it that were made of values of Secrets.
+    pub(crate) hidden: Box<[Box<str>]>,
+}
+
+impl NamedQuery {
+    /// Whether it tells this name, and not because a Secret does.
+    pub(crate) fn says(&self, name: &str) -> bool {
+        let Ok(query) = &self.asked else { return false };
+        parts(query, None).contains(&name) && !self.hidden.iter().any(|hidden| **hidden == *name)
+    }
 }
 
 /// Why a query was not asked.
@@ -65,12 +78,25 @@ pub(crate) struct Refused {
     pub(crate) message: Box<str>,
 }
 
-impl From<&QueryFailure> for Refused {
-    fn from(failure: &QueryFailure) -> Self {
+impl Refused {
+    pub(crate) fn new(failure: &QueryFailure, masked: impl Fn(&str) -> String) -> Self {
         Refused {
-            reason: format!("{:?}", failure.reason).into(),
-            message: cut(&failure.message),
+            reason: reason(failure.reason).into(),
+            message: cut(&masked(&failure.message)),
         }
+    }
+}
+
+/// A reason in the words of conditions.
+fn reason(reason: QueryFailureReason) -> &'static str {
+    match reason {
+        QueryFailureReason::NoSuchKind => "NoSuchKind",
+        QueryFailureReason::Forbidden => "Forbidden",
+        QueryFailureReason::NotGranted => "NotGranted",
+        QueryFailureReason::Unreachable => "Unreachable",
+        QueryFailureReason::Invalid => "Invalid",
+        QueryFailureReason::TooLarge => "TooLarge",
+        QueryFailureReason::Unsupported => "Unsupported",
     }
 }
 
@@ -99,14 +125,29 @@ impl RunRecord {
         ended: Option<(&RunResult, &Report)>,
     ) -> Self {
         let named = context.named.take();
+        let results = ended
+            .map(|(_, report)| report.last.results.as_slice())
+            .unwrap_or_default();
+        let written = results.iter().flat_map(|result| parts_of(&result.object));
+        let mut hidden: Vec<Box<str>> = written
+            .filter(|part| context.is_hidden(part, &named))
+            .map(Box::from)
+            .collect();
+        hidden.extend(named.iter().flat_map(|query| query.hidden.iter().cloned()));
+        hidden.sort();
+        hidden.dedup();
+        let before_hidden = before.and_then(|last| last.run.as_ref()).map(|run| &*run.hidden);
+        let all_hidden = || {
+            hidden
+                .iter()
+                .chain(before_hidden.into_iter().flatten())
+                .map(|name| &**name)
+        };
         let queries = match before.and_then(|last| last.run.as_ref()) {
             Some(run) if *run.queries == *named => run.queries.clone(),
             _ => named.into(),
         };
         let written = ended.map(|(_, report)| report.written.as_slice()).unwrap_or_default();
-        let results = ended
-            .map(|(_, report)| report.last.results.as_slice())
-            .unwrap_or_default();
         let problems = results.iter().filter_map(|result| match &result.state {
             WriteState::Failed(failure) => Some(cut(&context.secrets.masked(&failure.message, false))),
             _ => None,
@@ -115,9 +156,14 @@ impl RunRecord {
             primary: context.key.clone(),
             began: began.at,
             took: began.instant.elapsed(),
-            wakes: wakes.iter().take(WAKES).map(|wake| cut(&told(wake))).collect(),
+            wakes: wakes
+                .iter()
+                .take(WAKES)
+                .map(|wake| cut(&hide(&told(wake), all_hidden())))
+                .collect(),
             more_wakes: wakes.len().saturating_sub(WAKES),
             end: RunEnd::of(ended),
+            hidden: hidden.clone().into(),
             queries,
             problems: problems.collect(),
             changed_primary: written.iter().any(|written| written.object == context.object),
@@ -136,7 +182,7 @@ impl RunRecord {
             RunEnd::Failed { reason, message, .. } => reason.len() + message.len(),
             RunEnd::Done | RunEnd::WriteFailed | RunEnd::PutOff => 0,
         };
-        size_of::<Self>() + texts(&self.wakes) + texts(&self.problems) + queries + end
+        size_of::<Self>() + texts(&self.wakes) + texts(&self.problems) + texts(&self.hidden) + queries + end
     }
 }
 
@@ -197,6 +243,7 @@ impl RunRecord {
             end: RunEnd::Done,
             queries: [].into(),
             problems: Box::default(),
+            hidden: Box::default(),
             changed_primary: false,
         }
     }

@@ -6,15 +6,25 @@ use std::sync::Arc;
 use super::Core;
 use crate::cache::Entry;
 use crate::explain::{NextRun, PrimaryReport, PrimaryState, QueryReport, QueryUser, WatchReport, WatchStanding};
-use crate::name::{ClusterId, Kind, ObjectKey, ObjectName, PrimaryKey};
+use crate::failure::Failure;
+use crate::name::{ClusterId, ControllerId, Kind, ObjectKey, ObjectName, PrimaryKey};
 use crate::primaries::{Job, WriteRecord};
 use crate::query::{Criterion, Query, QueryId, Target};
-use crate::registry::Registered;
+use crate::registry::{QueryState, Registered};
 use crate::selector::Selector;
 use crate::users::User;
 use crate::watches::{WatchKey, WatchState};
 
 impl Core {
+    /// Why a controller's primaries cannot be listed or watched, if so.
+    pub fn listing_failure(&self, controller: ControllerId) -> Option<&Failure> {
+        let primaries = self.controllers.get(&controller)?.primaries;
+        match &self.registry.get(primaries)?.state {
+            QueryState::Failed(failure) => Some(failure),
+            QueryState::Ready { .. } | QueryState::Pending { .. } => None,
+        }
+    }
+
     /// What is known of a primary.
     pub fn primary_report(&self, key: &PrimaryKey) -> Option<PrimaryReport> {
         let primary = self.primaries.get(key)?;

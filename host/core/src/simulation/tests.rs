@@ -43,7 +43,8 @@ fn simulate() {
         reads,
         faults,
     } = sum;
-    println!("{count} worlds, {steps} steps, {runs} runs, {reads} reads, {faults} faults: {failed} worlds failed");
+    let worlds = if count == 1 { "world" } else { "worlds" };
+    println!("{count} {worlds}, {steps} steps, {runs} runs, {reads} reads, {faults} faults: {failed} failed");
     assert_eq!(failed, 0, "see above");
 }
 

@@ -1,6 +1,7 @@
 //! Asks a running host over its socket.
 
 use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -81,8 +82,12 @@ async fn get(path: &Path, address: &str) -> anyhow::Result<(StatusCode, Bytes)> 
 }
 
 fn not_reached(path: &Path, error: &std::io::Error) -> anyhow::Error {
+    let is_socket = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
     let path = path.display();
     match error.kind() {
+        ErrorKind::ConnectionRefused if !is_socket => {
+            anyhow!("{path} is no socket: name that of a running host with --socket")
+        }
         ErrorKind::NotFound => anyhow!(
             "no host runs here: there is no socket {path}. Start one with `patchbay run`, or name its socket with --socket"
         ),

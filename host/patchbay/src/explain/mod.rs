@@ -7,11 +7,11 @@ mod words;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use patchbay_controller::explain::Asked;
 
 use crate::cli::{ExplainArguments, ExplainOutput};
-use crate::output;
+use crate::output::{self, Usage};
 use crate::socket::Place;
 
 pub(crate) fn explain(arguments: &ExplainArguments) -> anyhow::Result<ExitCode> {
@@ -43,10 +43,10 @@ fn kind_and_name(words: &[String]) -> anyhow::Result<(String, String)> {
         _ => ("", ""),
     };
     if kind.is_empty() || name.is_empty() || name.contains('/') {
-        bail!(
-            "{:?} names no object: say KIND/NAME, such as secret/db",
+        return Err(Usage::of(format!(
+            "{:?} names no object: say KIND/NAME, such as secret/db, and its namespace with --namespace",
             words.join(" ")
-        );
+        )));
     }
     Ok((kind.to_owned(), name.to_owned()))
 }

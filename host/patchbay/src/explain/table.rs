@@ -6,7 +6,7 @@ use patchbay_controller::explain::{
     RunExplained, RunResult, WatchExplained, WatchState, WriteExplained, WriteState,
 };
 
-use super::words::{Paint, ago, ahead, columns, count, plain};
+use super::words::{Paint, ago, ahead, columns, plain};
 
 pub(super) fn render(explanation: &Explanation, now: Timestamp, colour: bool) -> String {
     let paint = Paint(colour);
@@ -51,6 +51,7 @@ fn placed(object: &ObjectExplained, cluster: &str) -> String {
 fn primary(primary: &PrimaryExplained, object: &ObjectExplained, now: Timestamp, paint: Paint) -> String {
     let title = format!("Reconciled by {} {}", primary.plugin, primary.plugin_version);
     let state = match primary.state {
+        PrimaryState::Idle if primary.failures > 0 => "fails, and waits to be tried again".to_owned(),
         PrimaryState::Idle => "idle".to_owned(),
         PrimaryState::Queued => format!("queued, since {}", plain(&primary.wakes.join("; "))),
         PrimaryState::Running => "running".to_owned(),
@@ -61,11 +62,10 @@ fn primary(primary: &PrimaryExplained, object: &ObjectExplained, now: Timestamp,
         }
     };
     let mut text = format!("\n{}: {state}\n", paint.bold(&title));
-    if primary.failures > 0 {
-        text += &format!(
-            "{}\n",
-            paint.red(&format!("{} failed in a row", count(primary.failures, "run")))
-        );
+    match primary.failures {
+        0 => {}
+        1 => text += &format!("{}\n", paint.red("The last run failed")),
+        failures => text += &format!("{}\n", paint.red(&format!("The last {failures} runs failed"))),
     }
     if let Some(next) = &primary.next {
         text += &format!("Next run {}: {}\n", ahead(now, &next.time), next.reason);
@@ -164,7 +164,8 @@ fn run(run: &RunExplained, primary: &ObjectExplained, now: Timestamp, paint: Pai
     let mut last = String::new();
     for [what, words] in rows {
         let shown = if what == last { "" } else { &what };
-        text += &format!("  {shown:<11}{}\n", plain(&words));
+        // A reason may be longer than the column.
+        text += &format!("  {shown:<10} {}\n", plain(&words));
         last = what;
     }
     text
@@ -311,8 +312,8 @@ mod tests {
         let expected = "\
 Copy db (example.dev/v1) in cluster host, version 40
 
-Reconciled by copy 1.0.0: idle
-1 run failed in a row
+Reconciled by copy 1.0.0: fails, and waits to be tried again
+The last run failed
 Next run in 90 s: the last run failed
 Protects: Secret team/db
 

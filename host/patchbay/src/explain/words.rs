@@ -45,12 +45,6 @@ pub(super) fn columns<const N: usize>(rows: &[[String; N]], indent: &str, paint:
     text
 }
 
-/// `1 run`, `2 runs`.
-pub(super) fn count(number: u32, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
-}
-
 /// How long ago a moment was.
 pub(super) fn ago(now: Timestamp, time: &str) -> String {
     match time.parse::<Timestamp>() {

@@ -74,6 +74,70 @@ fn an_api_server_that_is_not_there_is_named() -> Result<()> {
 }
 
 #[test]
+fn what_cannot_be_parsed_is_told_by_line_and_never_repeated() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("broken.yaml").display().to_string();
+    std::fs::write(&file, "a: 1\nusers: [{name: u, user: {token: hunter2}]\n")?;
+    for arguments in [
+        &["run", "--kubeconfig", &file, "--plugins", &plugins()?][..],
+        &["render", "--plugin", &object_plugin()?, "-f", &file],
+    ] {
+        let output = patchbay(arguments)?;
+        let said = String::from_utf8(output.stderr)?;
+        assert!(!output.status.success() && !said.contains("hunter2"), "{said}");
+        let line = said.lines().last().unwrap_or_default();
+        assert!(line.contains(&format!("{file}: line 2 column ")), "{said}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_kubeconfig_that_lacks_what_its_context_names_is_refused() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("config");
+    std::fs::write(
+        &file,
+        "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: gone}}], \
+         clusters: [{name: k, cluster: {server: 'https://127.0.0.1:1'}}]}",
+    )?;
+    let (file, plugins) = (file.display().to_string(), plugins()?);
+    for (more, words) in [(&[][..], "names user gone"), (&["--context", "d"], "It has: c")] {
+        let arguments = [&["run", "--kubeconfig", &file, "--plugins", &plugins], more].concat();
+        let said = refused(&arguments)?;
+        assert!(said.contains(words), "{said}");
+    }
+    // Without the argument, the file is found as kubectl finds it.
+    let output = Command::new(binaries::host()?)
+        .args(["run", "--plugins", &plugins, "--socket", "none"])
+        .env("KUBECONFIG", &file)
+        .env_remove("KUBERNETES_SERVICE_HOST")
+        .output()?;
+    let said = String::from_utf8(output.stderr)?;
+    assert!(said.contains("names user gone"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_ends_with_exit_code_2() -> Result<()> {
+    let plugins = plugins()?;
+    for (arguments, words) in [
+        (&["explain", "secret"][..], "KIND/NAME"),
+        (&["explain", "secret/a/b"], "--namespace"),
+        (
+            &["run", "--plugins", &plugins, "--log", "nonsense"],
+            "--log \"nonsense\": use a level",
+        ),
+        (&["run", "--frobnicate"], "--frobnicate"),
+    ] {
+        let output = patchbay(arguments)?;
+        let said = String::from_utf8(output.stderr)?;
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.starts_with("patchbay: ") && said.contains(words), "{said}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_folder_without_plugins_is_named() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().display().to_string();

@@ -31,7 +31,11 @@ impl World {
             .get_or_try_init(async || {
                 cluster.apply_crds().await?;
                 cluster.apply(PROVIDER).await?;
-                Host::start(&cluster, &HostOptions::default()).await
+                let options = HostOptions {
+                    arguments: vec!["--log".to_owned(), "debug".to_owned()],
+                    ..HostOptions::default()
+                };
+                Host::start(&cluster, &options).await
             })
             .await?;
         let namespace = cluster.namespace("explain").await?;
@@ -177,6 +181,47 @@ async fn a_primary_shows_what_it_depends_on_and_what_it_did() -> Result<()> {
 }
 
 #[tokio::test]
+async fn a_name_that_is_made_of_a_secret_is_neither_told_nor_logged() -> Result<()> {
+    let world = World::new().await?;
+    // Encoded, one of them can be a name and the other cannot.
+    for password in ["hunter2-abcd", "hunter2-abc"] {
+        world.secret(password).await?;
+        let name = format!("{}-{}", world.namespace, password.len());
+        let object = json!({
+            "apiVersion": OBJECT, "kind": "Object", "metadata": {"name": name},
+            "spec": {
+                "references": [{"patchesFrom": {
+                    "apiVersion": "v1", "kind": "Secret", "namespace": world.namespace, "name": "source",
+                    "fieldPath": "data.password",
+                }, "toFieldPath": "metadata.name"}],
+                "forProvider": {"manifest": {
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": world.namespace},
+                }},
+                "providerConfigRef": {"name": "kubernetes-provider"},
+            },
+        });
+        world.cluster.apply(&object.to_string()).await?;
+        let address = format!("object/{name}");
+        let hidden = format!("ConfigMap {}/[hidden]", world.namespace);
+        let explained = world
+            .explained("the run to fail", &[&address], |explained| {
+                let primary = &explained["primaries"][0];
+                let names = |query: &Value| query["text"] == *hidden;
+                primary["failures"] != 0 && list(&primary["queries"]).iter().any(names)
+            })
+            .await?;
+        let table = String::from_utf8(world.host.explain(&[&address]).await?.stdout)?;
+        for told in [explained.to_string(), table, world.host.log()] {
+            let line = told
+                .lines()
+                .find(|line| line.contains("hunter2") || line.contains("aHVudGVyMi"));
+            assert!(line.is_none(), "{line:?}");
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
 async fn any_object_shows_who_depends_on_it_also_if_it_is_not_there() -> Result<()> {
     let world = World::new().await?;
     let object = world.object().await?;
@@ -239,7 +284,11 @@ async fn what_is_not_known_or_not_one_object_is_told_with_what_there_is() -> Res
         ),
         (vec!["secret/nobody-asks"], vec!["secret nobody-asks", "no query"]),
         (vec!["secret/source", "--cluster", "mars"], vec!["mars", "host"]),
-        (vec!["secret"], vec!["KIND/NAME"]),
+        (vec!["cm/nobody-asks"], vec!["cm nobody-asks", "no query"]),
+        (
+            vec!["object/nobody-made"],
+            vec!["plugin object reconciles every Object, but there is none of this name"],
+        ),
     ] {
         let told = ask(&arguments).await?;
         assert!(words.iter().all(|word| told.contains(word)), "{arguments:?}: {told}");

@@ -1,16 +1,18 @@
-//! Keeping values that come from references out of messages.
+//! Keeping secret values out of messages, for the host and for plugins.
 //!
 //! What a cluster says of a write that it refuses often quotes the value: `Invalid value: "s3cret": must be ...`. In
-//! the Object's conditions and events, everybody who may read the Object would see it.
+//! conditions, events and logs, many would see it who may not read the Secret. What one masks and another masks again
+//! stays as it is.
+#![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use patchbay_sdk::Value;
+use serde_json::Value;
 
 /// What stands in the place of a value.
-const HIDDEN: &str = "[hidden]";
+pub const HIDDEN: &str = "[hidden]";
 
 /// Shorter values are hidden only where they stand alone, since they are a part of many words.
 const SHORTEST_WITHIN_WORDS: usize = 6;
@@ -22,11 +24,21 @@ const SHORTEST_LINE: usize = 4;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask {
     values: BTreeSet<String>,
-    /// Whether anything was copied at all.
+    /// Whether there is anything to hide at all.
     active: bool,
+    /// Shorter values are not hidden.
+    shortest: usize,
 }
 
 impl Mask {
+    /// One that lets values through that are shorter than this.
+    pub fn of_at_least(shortest: usize) -> Self {
+        Mask {
+            shortest,
+            ..Mask::default()
+        }
+    }
+
     /// Hides all that is in `value`, but for the names of its fields.
     pub fn add(&mut self, value: &Value) {
         self.active = true;
@@ -50,13 +62,15 @@ impl Mask {
     }
 
     fn add_text(&mut self, text: &str) {
-        if text.is_empty() {
+        if text.is_empty() || text == HIDDEN {
             return;
         }
-        // As others quote it.
-        let quoted = Value::from(text).to_string();
-        self.values.insert(quoted[1..quoted.len() - 1].to_owned());
-        self.values.insert(text.to_owned());
+        if text.len() >= self.shortest {
+            // As others quote it.
+            let quoted = Value::from(text).to_string();
+            self.values.insert(quoted[1..quoted.len() - 1].to_owned());
+            self.values.insert(text.to_owned());
+        }
         if text.contains('\n') {
             let lines = text.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE);
             self.values.extend(lines.map(str::to_owned));
@@ -69,7 +83,10 @@ impl Mask {
             return message.to_owned();
         }
         // A message may quote an older value than the one that is known now, so what looks quoted goes first.
-        let mut message = hide_quoted(message);
+        self.values_hidden(hide_quoted(message))
+    }
+
+    fn values_hidden(&self, mut message: String) -> String {
         // The longest first: one value may be a part of another.
         let mut values: Vec<_> = self.values.iter().collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
@@ -82,15 +99,51 @@ impl Mask {
         }
         message
     }
+
+    /// A message that was cut off, without the values, and without the beginning of one at its end.
+    pub fn hide_cut(&self, message: &str) -> String {
+        let mut message = self.hide(message);
+        if let Some(at) = self.values.iter().filter_map(|value| begun_at(&message, value)).min() {
+            message.replace_range(at.., HIDDEN);
+        }
+        message
+    }
+
+    /// Whether a text is or holds one of the values.
+    pub fn hides(&self, text: &str) -> bool {
+        self.active && self.values_hidden(text.to_owned()) != text
+    }
+}
+
+/// Hides a name where it stands alone.
+pub fn hide_name(message: &str, name: &str) -> String {
+    if name.is_empty() {
+        return message.to_owned();
+    }
+    hide_where(message, name, |beside| beside.is_alphanumeric() || beside == '-')
+}
+
+/// Where the beginning of a value stands at the end of a text.
+fn begun_at(text: &str, value: &str) -> Option<usize> {
+    let longest = value.len().min(text.len());
+    let length = (SHORTEST_LINE..=longest)
+        .rev()
+        .find(|length| value.is_char_boundary(*length) && text.ends_with(&value[..*length]))?;
+    Some(text.len() - length)
 }
 
 /// Hides `word` where no letter or digit is beside it.
 fn hide_words(message: &str, word: &str) -> String {
+    hide_where(message, word, char::is_alphanumeric)
+}
+
+/// Hides `word` where nothing is beside it that makes it a part of another word.
+fn hide_where(message: &str, word: &str, joins: impl Fn(char) -> bool) -> String {
     let mut hidden = String::with_capacity(message.len());
     let mut done = 0;
     for (start, _) in message.match_indices(word) {
         let end = start + word.len();
-        let beside = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
+        let beside = |c: Option<char>| c.is_some_and(&joins);
         if beside(message[..start].chars().next_back()) || beside(message[end..].chars().next()) {
             continue;
         }
@@ -102,13 +155,18 @@ fn hide_words(message: &str, word: &str) -> String {
     hidden
 }
 
-/// Hides the values that API servers quote, whatever they are: `Invalid value: "x": must be ...` and the like, and the
-/// rest of a message behind `{Value:`, with which they print values that have the wrong type.
+/// Hides the values that API servers quote, whatever they are: `Invalid value: "x": must be ...` and the like, and what
+/// follows `{Value:`, with which they print values that have the wrong type, up to the last brace: a value may hold
+/// braces of its own.
 fn hide_quoted(message: &str) -> String {
     const FIELD_ERROR: &str = "value: ";
     const WRONG_TYPE: &str = "{Value:";
     let (message, wrong_type) = match message.find(WRONG_TYPE) {
-        Some(at) => (&message[..at], Some(&message[at..at + WRONG_TYPE.len()])),
+        Some(at) => {
+            let (opening, value) = message[at..].split_at(WRONG_TYPE.len());
+            let closing = value.rfind('}').map_or("", |end| &value[end..]);
+            (&message[..at], Some((opening, closing)))
+        }
         None => (message, None),
     };
     let mut hidden = String::with_capacity(message.len());
@@ -120,9 +178,10 @@ fn hide_quoted(message: &str) -> String {
         rest = &value[quoted_length(value)..];
     }
     hidden.push_str(rest);
-    if let Some(opening) = wrong_type {
+    if let Some((opening, closing)) = wrong_type {
         hidden.push_str(opening);
         hidden.push_str(HIDDEN);
+        hidden.push_str(closing);
     }
     hidden
 }
@@ -146,7 +205,7 @@ fn quoted_length(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use patchbay_sdk::json;
+    use serde_json::json;
 
     fn hide(value: Value, message: &str) -> String {
         let mut mask = Mask::default();
@@ -216,12 +275,39 @@ mod tests {
             ),
             (r#"Unsupported value: "x""#, "Unsupported value: [hidden]"),
             (
-                "expected string, got &value.valueUnstructured{Value:42}",
-                "expected string, got &value.valueUnstructured{Value:[hidden]",
+                "expected string, got &value.valueUnstructured{Value:42}, twice",
+                "expected string, got &value.valueUnstructured{Value:[hidden]}, twice",
+            ),
+            (
+                "expected string, got &value.valueUnstructured{Value:map[a:{b}]}",
+                "expected string, got &value.valueUnstructured{Value:[hidden]}",
             ),
         ] {
-            assert_eq!(hide(json!("unrelated"), message), expected);
+            let hidden = hide(json!("unrelated"), message);
+            assert_eq!(hidden, expected);
+            assert_eq!(hide(json!("other"), &hidden), expected, "masked again it is the same");
         }
+    }
+
+    #[test]
+    fn the_beginning_of_a_value_at_the_end_of_a_message_is_hidden_if_it_was_cut() {
+        let mut mask = Mask::of_at_least(4);
+        mask.add(&json!({"password": "aHVudGVyMg==", "short": "a"}));
+        assert_eq!(mask.hide("hunter2 is aHVudGVyMg== a"), "[hidden] is [hidden] a");
+        assert_eq!(mask.hide("it is hunte"), "it is hunte");
+        assert_eq!(mask.hide_cut("it is hunte"), "it is [hidden]");
+    }
+
+    #[test]
+    fn a_name_is_hidden_where_it_is_a_name_and_known_for_one() {
+        let mut mask = Mask::default();
+        mask.add(&json!("s3cret"));
+        assert!(mask.hides("team-s3cret") && !mask.hides("team") && !mask.hides("Invalid value: 1"));
+        assert_eq!(
+            hide_name("Secret n/prod, prod-2: \"prod\"", "prod"),
+            "Secret n/[hidden], prod-2: \"[hidden]\""
+        );
+        assert_eq!(hide_name("as it is", ""), "as it is");
     }
 
     #[test]
