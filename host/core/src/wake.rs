@@ -32,6 +32,8 @@ pub enum Wake {
     Dependent {
         /// Which object.
         object: ObjectKey,
+        /// The versions of the changes that this tells of; empty if they are not known one by one.
+        versions: Vec<Version>,
     },
     /// An object that it protects has lost the finalizer.
     Unprotected {
@@ -53,10 +55,24 @@ pub enum Wake {
 }
 
 impl Wake {
-    /// Whether this wake is told by the event of this write.
-    pub(crate) fn is_of(&self, written: &WrittenObject) -> bool {
-        matches!(self, Wake::Object { object, version: Some(version), .. }
-            if *object == written.object && *version == written.metadata.version)
+    /// Whether this wake tells of nothing but these writes, as far as a run surely made them.
+    pub(crate) fn is_of(&self, written: &[WrittenObject]) -> bool {
+        let wrote = |object: &ObjectKey, version: &Version| {
+            written
+                .iter()
+                .any(|written| written.own && written.object == *object && written.metadata.version == *version)
+        };
+        match self {
+            Wake::Object {
+                object,
+                version: Some(version),
+                ..
+            } => wrote(object, version),
+            Wake::Dependent { object, versions } => {
+                !versions.is_empty() && versions.iter().all(|version| wrote(object, version))
+            }
+            _ => false,
+        }
     }
 
     /// Whether it tells what another tells already.
@@ -74,8 +90,14 @@ impl Wake {
                 },
             ) => version == other_version && Arc::ptr_eq(query, other_query) && object == other,
             (Wake::Query { query }, Wake::Query { query: other }) => Arc::ptr_eq(query, other),
-            (Wake::Dependent { object }, Wake::Dependent { object: other })
-            | (Wake::Unprotected { object }, Wake::Unprotected { object: other }) => object == other,
+            (
+                Wake::Dependent { object, versions },
+                Wake::Dependent {
+                    object: other,
+                    versions: other_versions,
+                },
+            ) => object == other && versions == other_versions,
+            (Wake::Unprotected { object }, Wake::Unprotected { object: other }) => object == other,
             _ => std::mem::discriminant(self) == std::mem::discriminant(other),
         }
     }
@@ -83,7 +105,7 @@ impl Wake {
     /// The object that it tells of.
     pub fn object(&self) -> Option<&ObjectKey> {
         match self {
-            Wake::Object { object, .. } | Wake::Dependent { object } | Wake::Unprotected { object } => Some(object),
+            Wake::Object { object, .. } | Wake::Dependent { object, .. } | Wake::Unprotected { object } => Some(object),
             _ => None,
         }
     }
@@ -112,7 +134,7 @@ impl fmt::Display for Wake {
                 }
             }
             Wake::Query { query } => write!(f, "a query of {} failed or recovered", query.kind),
-            Wake::Dependent { object } => write!(f, "{} {} concerns it, says the plugin", object.kind, object.name),
+            Wake::Dependent { object, .. } => write!(f, "{} {} concerns it, says the plugin", object.kind, object.name),
             Wake::Unprotected { object } => write!(f, "{} {} has lost its protection", object.kind, object.name),
             Wake::Answered => f.write_str("the answers it waited for are there"),
             Wake::Written => f.write_str("its own writes changed something"),

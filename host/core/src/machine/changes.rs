@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::dependents::Cause;
 use super::{Core, Timer};
 use crate::cache::{Entry, Object};
 use crate::change::{Change, Metadata, State, Variant};
@@ -260,12 +261,12 @@ impl Core {
         floors.collect::<Option<Vec<_>>>()?.into_iter().min()
     }
 
-    /// The queries that want fields of an object that it does not carry.
+    /// The queries that want fields of an object that it does not carry. One that has failed is read when it can be.
     fn lacking(&self, found: &[QueryId], object: &Object) -> Vec<QueryId> {
         let lacks = |id: &QueryId| {
-            self.registry
-                .get(*id)
-                .is_some_and(|entry| object.text(&entry.query.fields).is_none())
+            self.registry.get(*id).is_some_and(|entry| {
+                object.text(&entry.query.fields).is_none() && !matches!(entry.state, QueryState::Failed(_))
+            })
         };
         found.iter().copied().filter(lacks).collect()
     }
@@ -349,7 +350,8 @@ impl Core {
                     self.primary_changed(key, after, wake.clone(), told.way.clone(), own, now);
                 }
                 User::Declared(controller, place) => {
-                    self.concerned(controller, place, told.object, [before, after], &query);
+                    let cause = Cause::new(told.version, told.writer.clone(), told.way.clone());
+                    self.concerned(controller, place, told.object, [before, after], cause, &query);
                 }
                 User::Cluster(cluster) => self.kubeconfig_changed(cluster, now),
                 User::Watch(key) => self.definition_changed(&key, &told.object.name.name),

@@ -6,13 +6,16 @@
 //! lost.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use indexmap::IndexMap;
 
 use super::queries::found;
 use super::{CallId, Core, Dependent, Effect, Timer};
 use crate::cache::Object;
-use crate::name::{ControllerId, ObjectKey, PrimaryKey};
+use crate::circles::Way;
+use crate::name::{ClusterId, ControllerId, Kind, ObjectKey, PrimaryKey, Version};
+use crate::primaries::WrittenObject;
 use crate::query::{Criterion, FoundObject, Query};
 use crate::tally::Tally;
 use crate::time::Time;
@@ -34,16 +37,72 @@ struct Pending {
     /// The last state that a call told of; none if there was none.
     before: Option<FoundObject>,
     after: Option<FoundObject>,
+    /// Where what no call tells of yet comes from.
+    cause: Option<Cause>,
     doing: Doing,
     failures: u32,
 }
 
 enum Doing {
     Waiting,
-    /// A call tells of the change to this state.
-    Calling(CallId, Option<FoundObject>),
+    /// A call tells of the change to this state, and where it comes from.
+    Calling(CallId, Option<FoundObject>, Cause),
     /// The last call failed, and its timer is set.
     Failed,
+}
+
+/// Where changes that are told as one come from.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cause {
+    /// Each change, by its version if it is that one alone, and the primary whose own write it is.
+    changes: Vec<(Option<Version>, Option<Arc<PrimaryKey>>)>,
+    /// The longest way by which they came; none if one of them is no run's write.
+    way: Option<Arc<Way>>,
+}
+
+/// Changes that are told apart. Of more it only counts that somebody made them.
+const CHANGES_KEPT: usize = 16;
+
+impl Cause {
+    pub(super) fn new(version: Option<Version>, writer: Option<Arc<PrimaryKey>>, way: Option<Arc<Way>>) -> Self {
+        Cause {
+            changes: vec![(version, writer)],
+            way,
+        }
+    }
+
+    /// Both of them, the other later.
+    fn and(mut self, other: Cause) -> Cause {
+        self.way = match (self.way, other.way) {
+            (Some(one), Some(other)) => Way::longer(Some(one), Some(other)),
+            _ => None,
+        };
+        self.changes.extend(other.changes);
+        if self.changes.len() > CHANGES_KEPT {
+            self.changes = vec![(None, None)];
+        }
+        self
+    }
+
+    /// A primary turns out to have made this version of the object.
+    fn wrote(&mut self, writer: &Arc<PrimaryKey>, made: Version) {
+        for (version, by) in &mut self.changes {
+            if *version == Some(made) {
+                *by = Some(writer.clone());
+            }
+        }
+    }
+
+    /// Whether a primary made all of them.
+    fn is_all_of(&self, key: &PrimaryKey) -> bool {
+        self.changes.iter().all(|(_, writer)| writer.as_deref() == Some(key))
+    }
+
+    /// The versions of the changes; none if they are not known one by one.
+    fn versions(&self) -> Vec<Version> {
+        let versions: Option<Vec<_>> = self.changes.iter().map(|(version, _)| *version).collect();
+        versions.unwrap_or_default()
+    }
 }
 
 /// Invariant: a concern is in `waiting` exactly once while it is pending and waits.
@@ -69,6 +128,17 @@ impl Concerns {
         self.waiting.entry(concern.controller).or_default().push_back(concern);
     }
 
+    /// The versions of a kind may come again and mean something else.
+    pub(super) fn forget_versions(&mut self, cluster: ClusterId, kind: &Kind) {
+        for (concern, pending) in &mut self.pending {
+            if concern.object.cluster == cluster && concern.object.kind == *kind {
+                for cause in pending.causes() {
+                    cause.changes = vec![(None, None)];
+                }
+            }
+        }
+    }
+
     /// Takes back a call that has been answered.
     fn end(&mut self, call: CallId) -> Option<Concern> {
         let concern = self.calls.remove(&call)?;
@@ -77,7 +147,42 @@ impl Concerns {
     }
 }
 
+impl Pending {
+    fn causes(&mut self) -> impl Iterator<Item = &mut Cause> {
+        let told = match &mut self.doing {
+            Doing::Calling(_, _, cause) => Some(cause),
+            Doing::Waiting | Doing::Failed => None,
+        };
+        self.cause.iter_mut().chain(told)
+    }
+}
+
 impl Core {
+    /// What a run has written is known as it ends. The events of some of it came before.
+    pub(super) fn changes_were_of(&mut self, writer: &Arc<PrimaryKey>, written: &[WrittenObject]) {
+        if self.concerns.pending.is_empty() {
+            return;
+        }
+        let watches: Vec<(ControllerId, u32)> = self
+            .controllers
+            .iter()
+            .flat_map(|(id, controller)| (0..).zip(&controller.declared).map(|(watch, _)| (*id, watch)))
+            .collect();
+        for written in written.iter().filter(|written| written.own) {
+            for (controller, watch) in &watches {
+                let concern = Concern {
+                    controller: *controller,
+                    watch: *watch,
+                    object: written.object.clone(),
+                };
+                let pending = self.concerns.pending.get_mut(&concern);
+                for cause in pending.into_iter().flat_map(Pending::causes) {
+                    cause.wrote(writer, written.metadata.version);
+                }
+            }
+        }
+    }
+
     /// An object under a declared watch changed.
     pub(super) fn concerned(
         &mut self,
@@ -85,6 +190,7 @@ impl Core {
         watch: u32,
         object: &ObjectKey,
         [before, after]: [Option<&Object>; 2],
+        cause: Cause,
         query: &Query,
     ) {
         // What is there when the controller is attached concerns nobody who has run before: primaries wait for the first list.
@@ -103,11 +209,16 @@ impl Core {
         };
         if let Some(pending) = self.concerns.pending.get_mut(&concern) {
             pending.after = state(after);
+            pending.cause = Some(match pending.cause.take() {
+                Some(earlier) => earlier.and(cause),
+                None => cause,
+            });
             return;
         }
         let pending = Pending {
             before: state(before),
             after: state(after),
+            cause: Some(cause),
             doing: Doing::Waiting,
             failures: 0,
         };
@@ -144,7 +255,8 @@ impl Core {
         let pending = pending.get_mut(&concern)?;
         let call = CallId(*next);
         *next += 1;
-        pending.doing = Doing::Calling(call, pending.after.clone());
+        let cause = pending.cause.take().unwrap_or_default();
+        pending.doing = Doing::Calling(call, pending.after.clone(), cause);
         calls.insert(call, concern.clone());
         calling.add(id);
         Some(Effect::Dependents {
@@ -161,10 +273,12 @@ impl Core {
         let Some(concern) = self.concerns.end(call) else {
             return;
         };
+        let mut cause = Cause::default();
         if let Some(pending) = self.concerns.pending.get_mut(&concern)
-            && let Doing::Calling(of, told) = &mut pending.doing
+            && let Doing::Calling(of, told, told_of) = &mut pending.doing
             && *of == call
         {
+            cause = std::mem::take(told_of);
             if *told == pending.after {
                 self.concerns.pending.remove(&concern);
             } else {
@@ -174,12 +288,17 @@ impl Core {
                 self.concerns.wait(concern.clone());
             }
         }
+        let versions = cause.versions();
         for dependent in dependents {
             for key in self.primaries_meant(concern.controller, dependent) {
-                let wake = Wake::Dependent {
-                    object: concern.object.clone(),
-                };
-                self.wake(&key, wake, None, now);
+                // What a primary wrote itself is no news to it.
+                if !cause.is_all_of(&key) {
+                    let wake = Wake::Dependent {
+                        object: concern.object.clone(),
+                        versions: versions.clone(),
+                    };
+                    self.wake(&key, wake, cause.way.clone(), now);
+                }
             }
         }
     }
@@ -214,7 +333,12 @@ impl Core {
         let Some(pending) = self.concerns.pending.get_mut(&concern) else {
             return;
         };
-        pending.doing = Doing::Failed;
+        if let Doing::Calling(_, _, cause) = std::mem::replace(&mut pending.doing, Doing::Failed) {
+            pending.cause = Some(match pending.cause.take() {
+                Some(later) => cause.and(later),
+                None => cause,
+            });
+        }
         pending.failures += 1;
         let failures = pending.failures;
         let delay = self.retry_delay(failures);

@@ -582,9 +582,7 @@ impl Core {
             self.watches.saw(object.cluster, &object.kind, metadata.version);
         }
         primary.last_writes = last_writes;
-        primary
-            .wakes
-            .retain(|wake| !written.iter().any(|written| written.own && wake.is_of(written)));
+        primary.wakes.retain(|wake| !wake.is_of(&written));
         if !reverted.is_empty() {
             primary.reverted.get_or_insert_default().again(reverted, now);
         }
@@ -665,6 +663,7 @@ impl Core {
 
     /// Remembers a run's writes until their events come. Of objects that nobody asks for, none will.
     fn expect_events(&mut self, key: &Arc<PrimaryKey>, written: &[WrittenObject], way: &Arc<Way>) {
+        self.changes_were_of(key, written);
         for WrittenObject { object, metadata, own } in written {
             let seen = self
                 .cache

@@ -74,6 +74,7 @@ impl Core {
         self.watches.forget_versions(cluster, kind);
         self.reads.abandon(cluster, kind);
         self.primaries.lose_history();
+        self.concerns.forget_versions(cluster, kind);
         for writer in self.expected.forget_kind(cluster, kind) {
             self.write_seen(&writer, now);
         }

@@ -68,6 +68,8 @@ pub(super) struct LastRun {
 #[derive(Debug)]
 pub(super) enum Owed {
     Change(ObjectKey, Version),
+    /// Its plugin said that a change concerns it.
+    Dependent(Version),
     /// It asked to run again.
     Again,
 }
@@ -76,6 +78,7 @@ impl fmt::Display for Owed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Owed::Change(object, version) => write!(f, "v{version} of {} {}", object.kind.kind, object.name),
+            Owed::Dependent(version) => write!(f, "its plugin said that v{version} concerns it"),
             Owed::Again => f.write_str("it asked to run again"),
         }
     }
@@ -160,6 +163,18 @@ impl Ledger {
             if !record.wrote(key, version) && record.standing.iter().any(finds_another) {
                 record.owed.push(Owed::Change(key.clone(), version));
             }
+        }
+    }
+
+    /// A plugin says that a change to a version concerns a primary. Unless that made it, it must run.
+    pub(super) fn concerns(&mut self, key: &PrimaryKey, cluster: ClusterId, version: Version) {
+        if let Some(record) = self.records.get_mut(key)
+            && !record
+                .own
+                .iter()
+                .any(|(object, own)| object.cluster == cluster && *own == version)
+        {
+            record.owed.push(Owed::Dependent(version));
         }
     }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::object::Resource;
+use super::plugin::declared_watches;
+use super::server::{Place, Server};
 use super::streams::covers;
 use super::world::{World, kubeconfig};
 use crate::{ClusterId, Content, Criterion, Fields, Namespaces, Query, RunResult, Scope, Selector, Target, WatchKey};
@@ -36,8 +38,16 @@ impl World {
             .controllers
             .values()
             .all(|controller| self.home(controller).is_some());
+        // What cannot be watched any longer is kept as it was.
+        let watched = self.controllers.values().filter(|controller| controller.watches);
+        let told = watched.into_iter().all(|controller| {
+            let server = self.home(controller).map(|home| &self.servers[home]);
+            let refused = |server: &Server, of| server.refusal(of, Place::Everywhere).is_some();
+            server.is_some_and(|server| !declared_watches().iter().any(|(of, ..)| refused(server, *of)))
+        });
         let done = self.ledger.records.iter().filter(|(key, _)| there.contains(key));
         visible
+            && told
             && done.map(|(_, record)| &record.last).all(|last| {
                 last.as_ref().is_some_and(|last| {
                     matches!(last.result, RunResult::Done { .. }) && last.told.iter().all(Result::is_ok)

@@ -246,7 +246,7 @@ impl World {
         let Some(last) = record.last.as_ref().filter(|last| record.begun == Some(last.id)) else {
             return false;
         };
-        let is_own = |wake: &Wake| last.written.iter().any(|written| written.own && wake.is_of(written));
+        let is_own = |wake: &Wake| wake.is_of(&last.written);
         !self.ledger.is_disturbed(last.begun) && wakes.iter().all(is_own)
     }
 }

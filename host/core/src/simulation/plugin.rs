@@ -151,7 +151,7 @@ fn is_written(resource: Resource) -> bool {
 }
 
 /// The watches that controllers declare for `dependents`.
-pub(super) fn declared_watches() -> [(Resource, Target, Fields); 2] {
+pub(super) fn declared_watches() -> [(Resource, Target, Fields); 3] {
     let everything = Criterion::Labels(Selector::everything());
     let labelled = Criterion::Labels(Selector::new([Requirement::equals("l", "x")]));
     [
@@ -165,10 +165,16 @@ pub(super) fn declared_watches() -> [(Resource, Target, Fields); 2] {
             Target::selected(Namespaces::listed(["m".into()]), labelled),
             Fields::Whole,
         ),
+        // Runs write them.
+        (
+            Resource::Output,
+            Target::selected(Namespaces::All, Criterion::Labels(Selector::everything())),
+            Fields::Whole,
+        ),
     ]
 }
 
-/// The primaries that an object's states concern. A Node says so by `k`, a ConfigMap by its label.
+/// The primaries that an object's states concern. They say so by `k` and by their labels.
 pub(super) fn dependents(states: [Option<&Arc<str>>; 2], namespaced: bool) -> Vec<Dependent> {
     let mut found = Vec::new();
     for text in states.into_iter().flatten() {

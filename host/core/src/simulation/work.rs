@@ -7,7 +7,9 @@ use super::plugin::dependents;
 use super::server::Place;
 use super::trace::note;
 use super::world::{PROTECTION, World};
-use crate::{CallId, ClusterId, ControllerId, Failure, FailureReason, FoundObject, Kind, ObjectKey};
+use crate::{
+    CallId, ClusterId, ControllerId, Dependent, Failure, FailureReason, FoundObject, Kind, ObjectKey, PrimaryKey,
+};
 
 pub(super) struct Connecting {
     cluster: ClusterId,
@@ -19,6 +21,8 @@ pub(super) struct Connecting {
 pub(super) struct Call {
     id: CallId,
     controller: ControllerId,
+    /// The controller's serial; what is answered to one that was replaced meanwhile is of no account.
+    serial: Option<u32>,
     before: Option<FoundObject>,
     after: Option<FoundObject>,
 }
@@ -86,9 +90,11 @@ impl World {
         after: Option<FoundObject>,
     ) {
         note!(self, "call {} of {}", id.0, controller.0);
+        let serial = self.controllers.get(&controller).map(|controller| controller.serial);
         self.calls.push(Call {
             id,
             controller,
+            serial,
             before,
             after,
         });
@@ -102,10 +108,21 @@ impl World {
             self.counted.faults += 1;
             return self.core.dependents_failed(call.id, self.now);
         };
-        let namespaced = controller.resource == Resource::Copy;
+        let (namespaced, serial) = (controller.resource == Resource::Copy, controller.serial);
         let states = [&call.before, &call.after].map(|state| state.as_ref().map(|state| &state.text));
         let found = dependents(states, namespaced);
         note!(self, "call {} found {found:?}", call.id.0);
+        for dependent in &found {
+            if let (Dependent::Primary(name), Some(after)) = (dependent, &call.after)
+                && call.serial == Some(serial)
+            {
+                let key = PrimaryKey {
+                    controller: call.controller,
+                    name: name.clone(),
+                };
+                self.ledger.concerns(&key, after.cluster, after.version);
+            }
+        }
         self.core.dependents_found(call.id, found, self.now);
     }
 
