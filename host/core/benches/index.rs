@@ -18,6 +18,7 @@ const NOW: Time = Time(std::time::Duration::ZERO);
 const PRIMARIES: usize = 1_000;
 const NAMES_EACH: usize = 1_000;
 const SELECTORS_EACH: usize = 100;
+const NAMESPACES_EACH: usize = 5;
 
 fn primaries() -> Kind {
     Kind::new("example.org/v1", "Copy")
@@ -51,6 +52,13 @@ fn by_labels(number: usize) -> Query {
         Requirement::equals("app.kubernetes.io/instance", format!("instance-{number}")),
     ]);
     query("Secret", Target::selected(Namespaces::All, Meets::Labels(selector)))
+}
+
+/// Everything in one namespace.
+fn by_namespace(number: usize) -> Query {
+    let namespaces = Namespaces::listed([format!("team-{number}").into()]);
+    let everything = Meets::Labels(Selector::everything());
+    query("Role", Target::selected(namespaces, everything))
 }
 
 /// A machine whose primaries ask all this and have their answers: nothing is there.
@@ -193,6 +201,18 @@ fn index(criterion: &mut Criterion) {
             bencher.iter(|| core.wanted(black_box(&asked), black_box(&metadata)));
         });
     }
+    group.finish();
+    drop(core);
+
+    let core = machine(|primary| {
+        let numbers = (0..NAMESPACES_EACH).map(|number| primary * NAMESPACES_EACH + number);
+        numbers.map(by_namespace).collect()
+    });
+    let mut group = criterion.benchmark_group("five thousand selections of all in a namespace");
+    let asked = object("Role", ObjectName::new(Some("team-1234"), "a"));
+    group.bench_function("an object in one of the namespaces", |bencher| {
+        bencher.iter(|| core.wanted(black_box(&asked), black_box(&metadata)));
+    });
     group.finish();
 }
 

@@ -28,6 +28,8 @@ struct Objects {
 enum Trait {
     /// A label with this key.
     Label(Arc<str>),
+    /// The same, whatever its value.
+    Key(Arc<str>),
     /// An owner.
     Owner,
 }
@@ -177,10 +179,21 @@ impl Cache {
         kind: &Kind,
         criterion: &'a Criterion,
     ) -> impl Iterator<Item = (&'a ObjectName, &'a Object)> {
+        self.selected_in(cluster, kind, criterion, None)
+    }
+
+    /// Those of them in some namespaces, which are given in order; in all of the cluster if none are given.
+    pub(crate) fn selected_in<'a>(
+        &'a self,
+        cluster: ClusterId,
+        kind: &Kind,
+        criterion: &'a Criterion,
+        namespaces: Option<Vec<&Arc<str>>>,
+    ) -> impl Iterator<Item = (&'a ObjectName, &'a Object)> {
         let objects = self.kinds.get(&(cluster, kind.clone()));
         objects
             .into_iter()
-            .flat_map(|objects| objects.candidates(criterion))
+            .flat_map(move |objects| objects.candidates(criterion, namespaces.as_deref()))
             .filter_map(|(name, entry)| Some((name, entry.present()?)))
             .filter(|(_, object)| criterion.is_met(&object.metadata))
     }
@@ -231,8 +244,10 @@ impl Objects {
         }
     }
 
-    /// Entries among which all are that meet a criterion, in order: those with the rarest of the traits that it requires.
-    fn candidates(&self, criterion: &Criterion) -> Vec<(&ObjectName, &Entry)> {
+    /// Entries in some namespaces, or in all, among which all are that meet a criterion, in order: those with the rarest of
+    /// the traits that it requires.
+    fn candidates(&self, criterion: &Criterion, namespaces: Option<&[&Arc<str>]>) -> Vec<(&ObjectName, &Entry)> {
+        let any = [Arc::from("")];
         let required: Vec<(Trait, &[Arc<str>])> = match criterion {
             Criterion::Owner(owner) => vec![(Trait::Owner, std::slice::from_ref(owner))],
             Criterion::Labels(selector) => selector
@@ -240,7 +255,8 @@ impl Objects {
                 .iter()
                 .filter_map(|requirement| match &requirement.operator {
                     Operator::In(values) => Some((Trait::Label(requirement.key.clone()), values.as_slice())),
-                    _ => None,
+                    Operator::Exists => Some((Trait::Key(requirement.key.clone()), &any[..])),
+                    Operator::NotIn(_) | Operator::DoesNotExist => None,
                 })
                 .collect(),
         };
@@ -253,15 +269,43 @@ impl Objects {
             .into_iter()
             .filter_map(named)
             .min_by_key(|sets| sets.iter().map(|names| names.len()).sum::<usize>());
-        let Some(sets) = rarest else {
-            return self.entries.iter().collect();
-        };
-        let mut names: Vec<&ObjectName> = sets.into_iter().flatten().collect();
-        names.sort_unstable();
-        names
-            .into_iter()
-            .filter_map(|name| self.entries.get_key_value(name))
-            .collect()
+        match (rarest, namespaces) {
+            (None, None) => self.entries.iter().collect(),
+            (None, Some(namespaces)) => namespaces
+                .iter()
+                .flat_map(|namespace| {
+                    let from = self.entries.range(first_in(namespace)..);
+                    from.take_while(|(name, _)| name.namespace.as_ref() == Some(*namespace))
+                })
+                .collect(),
+            (Some(sets), _) => {
+                let mut names: Vec<&ObjectName> = match namespaces {
+                    None => sets.into_iter().flatten().collect(),
+                    Some(namespaces) => namespaces
+                        .iter()
+                        .flat_map(|namespace| {
+                            sets.iter().flat_map(|names| {
+                                let from = names.range(first_in(namespace)..);
+                                from.take_while(|name| name.namespace.as_ref() == Some(*namespace))
+                            })
+                        })
+                        .collect(),
+                };
+                names.sort_unstable();
+                names
+                    .into_iter()
+                    .filter_map(|name| self.entries.get_key_value(name))
+                    .collect()
+            }
+        }
+    }
+}
+
+/// What comes before all names in a namespace.
+fn first_in(namespace: &Arc<str>) -> ObjectName {
+    ObjectName {
+        namespace: Some(namespace.clone()),
+        name: "".into(),
     }
 }
 
@@ -272,8 +316,11 @@ fn traits(criterion: &Criterion) -> BTreeSet<Trait> {
         Criterion::Labels(selector) => selector
             .requirements()
             .iter()
-            .filter(|requirement| matches!(requirement.operator, Operator::In(_)))
-            .map(|requirement| Trait::Label(requirement.key.clone()))
+            .filter_map(|requirement| match requirement.operator {
+                Operator::In(_) => Some(Trait::Label(requirement.key.clone())),
+                Operator::Exists => Some(Trait::Key(requirement.key.clone())),
+                Operator::NotIn(_) | Operator::DoesNotExist => None,
+            })
             .collect(),
     }
 }
@@ -282,6 +329,58 @@ fn traits(criterion: &Criterion) -> BTreeSet<Trait> {
 fn values(tracked: &Trait, metadata: &Metadata) -> Vec<Arc<str>> {
     match tracked {
         Trait::Label(key) => metadata.labels.get(key).cloned().into_iter().collect(),
+        Trait::Key(key) => metadata.labels.get(key).map(|_| Arc::from("")).into_iter().collect(),
         Trait::Owner => metadata.owners.to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::selector::{Requirement, Selector};
+
+    #[test]
+    fn an_answer_costs_what_is_in_its_namespaces_or_has_its_labels() {
+        let (cluster, kind) = (ClusterId::HOST, Kind::new("v1", "ConfigMap"));
+        let mut cache = Cache::default();
+        let exists = Requirement {
+            key: "rare".into(),
+            operator: Operator::Exists,
+        };
+        let everything = Criterion::Labels(Selector::everything());
+        let web = Criterion::Labels(Selector::new([Requirement::equals("app", "web")]));
+        let rare = Criterion::Labels(Selector::new([exists]));
+        for criterion in [&everything, &web, &rare] {
+            cache.track(cluster, &kind, criterion);
+        }
+        for number in 0..1000 {
+            let mut labels: Vec<(Arc<str>, Arc<str>)> = vec![("app".into(), "web".into())];
+            if number % 100 == 0 {
+                labels.push(("rare".into(), number.to_string().into()));
+            }
+            let object = ObjectKey {
+                cluster,
+                kind: kind.clone(),
+                name: ObjectName::new(Some(&format!("team-{}", number % 100)), &number.to_string()),
+            };
+            let metadata = Metadata {
+                labels: labels.into_iter().collect(),
+                ..Metadata::default()
+            };
+            let variants = Vec::new();
+            cache.insert(&object, Entry::Present(Box::new(Object { metadata, variants })));
+        }
+        let team: Arc<str> = "team-7".into();
+        let objects = &cache.kinds[&(cluster, kind.clone())];
+        for criterion in [&everything, &web] {
+            assert_eq!(objects.candidates(criterion, Some(&[&team])).len(), 10);
+            assert_eq!(
+                cache.selected_in(cluster, &kind, criterion, Some(vec![&team])).count(),
+                10
+            );
+            assert_eq!(cache.selected(cluster, &kind, criterion).count(), 1000);
+        }
+        assert_eq!(objects.candidates(&rare, None).len(), 10);
+        assert_eq!(cache.selected_in(cluster, &kind, &rare, Some(vec![&team])).count(), 0);
     }
 }

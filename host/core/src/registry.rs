@@ -106,7 +106,7 @@ impl Registry {
             }
             Target::Selected(selection) => {
                 let place = (query.cluster, query.kind.clone());
-                self.selected.entry(place).or_default().insert(id, &selection.criterion);
+                self.selected.entry(place).or_default().insert(id, selection);
                 self.selected_ids.insert(query, id);
             }
         }
@@ -145,7 +145,7 @@ impl Registry {
             Target::Selected(selection) => {
                 let place = (query.cluster, query.kind.clone());
                 if let Some(selections) = self.selected.get_mut(&place) {
-                    selections.remove(id, &selection.criterion);
+                    selections.remove(id, selection);
                     if selections.is_empty() {
                         self.selected.remove(&place);
                     }
@@ -221,7 +221,7 @@ impl Registry {
         if let Some(selections) = self.selected.get(&(object.cluster, object.kind.clone())) {
             ids.extend(
                 selections
-                    .candidates(metadata)
+                    .candidates(&object.name, metadata)
                     .filter(|id| self.selects(*id, object, metadata)),
             );
         }
@@ -261,6 +261,20 @@ impl Registered {
 
     pub(crate) fn has_failed(&self) -> bool {
         matches!(self.state, QueryState::Failed(_))
+    }
+
+    /// The namespaces in which a selection looks now, in order; none if it looks in all of the cluster.
+    pub(crate) fn namespaces(&self) -> Option<Vec<&Arc<str>>> {
+        match (&self.query.target, &self.selected) {
+            (Target::Selected(_), Some(selected)) => Some(selected.names.iter().collect()),
+            (Target::Selected(selection), None) => match &selection.namespaces {
+                Namespaces::All => None,
+                Namespaces::Listed(names) => Some(names.iter().collect()),
+                // They are not known yet.
+                Namespaces::Selected(_) => None,
+            },
+            (Target::Named(_), _) => None,
+        }
     }
 
     /// Whether objects of a namespace can be found now.

@@ -367,8 +367,7 @@ impl Core {
             Target::Named(name) => vec![name.clone()],
             Target::Selected(selection) => self
                 .cache
-                .selected(query.cluster, &query.kind, &selection.criterion)
-                .filter(|(name, _)| entry.looks_in(name.namespace.as_ref()))
+                .selected_in(query.cluster, &query.kind, &selection.criterion, entry.namespaces())
                 .map(|(name, _)| name.clone())
                 .collect(),
         };

@@ -95,8 +95,12 @@ impl Core {
             return Vec::new();
         };
         self.cache
-            .selected(query.cluster, &query.kind, &selection.criterion)
-            .filter(|(name, _)| name.namespace.as_ref().is_some_and(|name| namespaces.contains(name)))
+            .selected_in(
+                query.cluster,
+                &query.kind,
+                &selection.criterion,
+                Some(namespaces.iter().collect()),
+            )
             .map(|(name, _)| query.object(name))
             .collect()
     }

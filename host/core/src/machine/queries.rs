@@ -303,8 +303,7 @@ impl Core {
             }
             Target::Selected(selection) => Finding::Matches(
                 self.cache
-                    .selected(query.cluster, &query.kind, &selection.criterion)
-                    .filter(|(name, _)| entry.looks_in(name.namespace.as_ref()))
+                    .selected_in(query.cluster, &query.kind, &selection.criterion, entry.namespaces())
                     .filter_map(|(_, object)| found(query, object))
                     .collect(),
             ),

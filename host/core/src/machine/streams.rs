@@ -355,12 +355,13 @@ impl Core {
             let criterion = Criterion::Labels(selector.clone());
             let unlisted: Vec<(ObjectKey, Metadata)> = self
                 .cache
-                .selected(request.cluster, &request.kind, &criterion)
-                .filter(|(name, object)| {
-                    (namespace.is_none() || name.namespace == *namespace)
-                        && object.metadata.version <= version
-                        && !read.listed.contains(*name)
-                })
+                .selected_in(
+                    request.cluster,
+                    &request.kind,
+                    &criterion,
+                    namespace.as_ref().map(|name| vec![name]),
+                )
+                .filter(|(name, object)| object.metadata.version <= version && !read.listed.contains(*name))
                 .map(|(name, object)| (request.object(name), object.metadata.clone()))
                 .filter(|_| !self.planted(Planted::LostDeletionsAfter410))
                 .collect();
