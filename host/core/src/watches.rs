@@ -413,6 +413,16 @@ impl Watches {
         })
     }
 
+    /// The widest scope around an object of which a watch stands, so that it may be listed, too.
+    pub(crate) fn standing_over(&self, cluster: ClusterId, kind: &Kind, name: &ObjectName) -> Option<Scope> {
+        let place = self.places.get(&(cluster, kind.clone()))?;
+        let stands = |scope: &Scope| {
+            let watch = place.watches.get(&(scope.clone(), Content::Whole));
+            watch.is_some_and(|watch| matches!(watch.state, WatchState::Standing(_)))
+        };
+        Scope::Name(name.clone()).covering().into_iter().find(stands)
+    }
+
     /// Whether watches that stand show all that a query may find.
     pub(crate) fn all_stand(&self, id: QueryId, entry: &Registered) -> bool {
         needs(entry).iter().all(|need| self.standing(id, entry, need).is_some())

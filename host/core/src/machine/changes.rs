@@ -17,7 +17,7 @@ use crate::registry::{QueryState, Registered, Was};
 use crate::time::Time;
 use crate::users::User;
 use crate::wake::Wake;
-use crate::watches::{Content, Scope, WatchId, content_of};
+use crate::watches::{Content, WatchId, content_of};
 
 /// How long a deletion is remembered where nobody asks for the object by name: longer than one watch lags behind another.
 const TOMBSTONE: Duration = Duration::from_secs(120);
@@ -306,7 +306,7 @@ impl Core {
                 content: Content::Whole,
                 waiting: None,
             };
-            let within = Scope::Name(object.name.clone());
+            let within = self.within(object);
             self.reads.push(object.cluster, &object.kind, within, part);
         }
     }

@@ -396,6 +396,12 @@ impl Core {
         }
     }
 
+    /// Reads lists instead of single selections and objects as soon as more than so many wait.
+    #[cfg(test)]
+    pub(crate) fn list_sooner(&mut self, selections: usize, names: usize) {
+        self.reads.set_apart(selections, names);
+    }
+
     /// Whether a bug is switched on, which none is but in tests.
     #[cfg_attr(
         not(test),

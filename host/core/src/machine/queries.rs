@@ -42,7 +42,7 @@ impl Core {
             return;
         };
         let query = &entry.query;
-        self.reads.forget_query(id, query.cluster);
+        self.reads.forget_query(id);
         self.forget_found(&entry, now);
         if let Target::Selected(selection) = &query.target {
             self.cache.untrack(query.cluster, &query.kind, &selection.criterion);
@@ -217,14 +217,15 @@ impl Core {
         }
     }
 
-    /// Keeps those queries pending until one more object, found in their reads, is up to date, that find it.
-    pub(super) fn await_object(&mut self, parts: &[Part], object: &ObjectKey, finds: impl Fn(QueryId) -> bool) {
+    /// Keeps these queries, which waited for a read, pending until one more object that they find is up to date.
+    pub(super) fn await_object(&mut self, waiting: &[Waiting], object: &ObjectKey) {
+        let within = self.within(object);
         let mut awaited = false;
-        for waiting in parts.iter().filter_map(|part| part.waiting) {
+        for waiting in waiting {
             let Some(entry) = self.registry.get_mut(waiting.query) else {
                 continue;
             };
-            if entry.round != waiting.round || !finds(waiting.query) {
+            if entry.round != waiting.round {
                 continue;
             }
             if let QueryState::Pending { reads, .. } = &mut entry.state {
@@ -234,15 +235,20 @@ impl Core {
                     scope: ReadScope::Named(object.name.clone()),
                     // Others may find it, too, and want more of it.
                     content: Content::Whole,
-                    waiting: Some(waiting),
+                    waiting: Some(*waiting),
                 };
-                let within = Scope::Name(object.name.clone());
-                self.reads.push(object.cluster, &object.kind, within, part);
+                self.reads.push(object.cluster, &object.kind, within.clone(), part);
             }
         }
         if !awaited {
             self.read_object(object);
         }
+    }
+
+    /// The widest scope that may be listed to read an object.
+    pub(super) fn within(&self, object: &ObjectKey) -> Scope {
+        let standing = self.watches.standing_over(object.cluster, &object.kind, &object.name);
+        standing.unwrap_or_else(|| Scope::Name(object.name.clone()))
     }
 
     /// Fails a query that is not watched. What is being read for it says nothing of it any longer, nor why it fails.

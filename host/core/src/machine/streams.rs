@@ -323,16 +323,16 @@ impl Core {
 
     /// An object that a read has found must be read by itself before the queries that find it are answered.
     fn await_found(&mut self, id: ReadId, object: &ObjectKey, metadata: &Metadata) {
-        let Some(read) = self.reads.get(id) else { return };
-        let parts = read.parts.clone();
         let matching = self.registry.matching(object, metadata);
-        self.await_object(&parts, object, |query| matching.binary_search(&query).is_ok());
+        let Some(read) = self.reads.get(id) else { return };
+        let waiting = read.waiting_among(&matching);
+        self.await_object(&waiting, object);
     }
 
     /// Tells that a read is complete: it has seen the collection at this version, and has told all that it found.
     pub fn read_done(&mut self, id: ReadId, version: Version, now: Time) {
         let Some(read) = self.reads.finish(id) else { return };
-        let request = read.request;
+        let request = read.request.clone();
         if version < read.begun_at {
             return self.begin_history_anew(request.cluster, &request.kind, None, now);
         }
@@ -367,7 +367,7 @@ impl Core {
                 .collect();
             for (object, metadata) in unlisted {
                 let matching = self.registry.matching(&object, &metadata);
-                self.await_object(&read.parts, &object, |query| matching.binary_search(&query).is_ok());
+                self.await_object(&read.waiting_among(&matching), &object);
             }
         }
         for waiting in read.parts.iter().filter_map(|part| part.waiting) {
