@@ -250,15 +250,15 @@ impl Core {
         }
     }
 
-    /// The version up to which every query that would find an object has seen its collection, if that is later than the
-    /// object's: then one that is not cached is known to have gone since.
+    /// The version up to which a query that would find an object has seen its collection, if that is later than the object's:
+    /// then one that is not cached is known to have gone since.
     pub(super) fn seen_since(&self, object: &ObjectKey, metadata: &Metadata) -> Option<Version> {
         let found = self.registry.matching(object, metadata);
-        let floors = found.iter().map(|id| match self.registry.get(*id)?.state {
+        let floors = found.iter().filter_map(|id| match self.registry.get(*id)?.state {
             QueryState::Ready { floor } if floor >= metadata.version => Some(floor),
             _ => None,
         });
-        floors.collect::<Option<Vec<_>>>()?.into_iter().min()
+        floors.min()
     }
 
     /// The queries that want fields of an object that it does not carry. One that has failed is read when it can be.
@@ -282,12 +282,12 @@ impl Core {
         if self.planted(Planted::RevivalAfterDeletion) {
             return self.cache.remove(object);
         }
-        let asked_by_name = self.registry.is_named(object);
-        if asked_by_name || was_there {
+        // Where it was not there, a query that has seen its collection since tells that an older state is none.
+        if was_there {
             self.cache.insert(object, Entry::Absent { version });
-        }
-        if was_there && !asked_by_name {
-            self.set_timer(now + TOMBSTONE, Timer::Tombstone(object.clone(), version));
+            if !self.registry.is_named(object) {
+                self.set_timer(now + TOMBSTONE, Timer::Tombstone(object.clone(), version));
+            }
         }
     }
 
