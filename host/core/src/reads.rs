@@ -220,6 +220,8 @@ pub(crate) struct Reads {
     waiting_names: Tally<ObjectKey>,
     /// Parts that wait.
     parts: usize,
+    /// How often in a row objects could not be read that nobody waits for. They are tried again.
+    failed: HashMap<ObjectKey, u32>,
     running: IndexMap<ReadId, Read>,
     running_in: Tally<ClusterId>,
     running_of: Tally<(ClusterId, Kind)>,
@@ -234,6 +236,7 @@ impl Default for Reads {
             spots: HashMap::new(),
             waiting_names: Tally::default(),
             parts: 0,
+            failed: HashMap::new(),
             running: IndexMap::new(),
             running_in: Tally::default(),
             running_of: Tally::default(),
@@ -455,6 +458,8 @@ impl Reads {
 
     /// Gives up all reads of a kind in a cluster: what they will say is of a state that no longer counts.
     pub(crate) fn abandon(&mut self, cluster: ClusterId, kind: &Kind) {
+        self.failed
+            .retain(|object, _| object.cluster != cluster || object.kind != *kind);
         if let Some(kinds) = self.waiting.get_mut(&cluster) {
             let groups = kinds.remove(kind);
             if kinds.is_empty() {
@@ -506,6 +511,18 @@ impl Reads {
         }
         self.forget_name(spot);
         None
+    }
+
+    /// An object could not be read once more. Gives how often in a row.
+    pub(crate) fn object_failed(&mut self, object: &ObjectKey) -> u32 {
+        let failures = self.failed.entry(object.clone()).or_default();
+        *failures += 1;
+        *failures
+    }
+
+    /// An object was read, or is not tried again.
+    pub(crate) fn forget_failures(&mut self, object: &ObjectKey) {
+        self.failed.remove(object);
     }
 
     /// Whether an object is about to be read by name already. Such a read brings its newest state, since it has not begun.

@@ -337,6 +337,11 @@ impl Core {
             return self.begin_history_anew(request.cluster, &request.kind, None, now);
         }
         self.watches.saw(request.cluster, &request.kind, version);
+        for part in &read.parts {
+            if let ReadScope::Named(name) = &part.scope {
+                self.reads.forget_failures(&request.object(name));
+            }
+        }
         let absent = |part: &Part| match &part.scope {
             ReadScope::Named(name) if !read.listed.contains(name) => Some(request.object(name)),
             ReadScope::Named(_) | ReadScope::Selected { .. } => None,
@@ -398,16 +403,22 @@ impl Core {
     /// it would fail again.
     pub fn read_failed(&mut self, id: ReadId, failure: &Failure, now: Time) {
         let Some(read) = self.reads.finish(id) else { return };
-        let delay = self.retry_delay(1);
         for part in &read.parts {
             match (part.waiting, &part.scope) {
                 (Some(waiting), _) => self.part_failed(waiting, failure, now),
-                (None, ReadScope::Named(name)) => {
-                    self.set_timer(now + delay, Timer::Read(read.request.object(name)));
-                }
+                (None, ReadScope::Named(name)) => self.object_failed(read.request.object(name), failure, now),
                 (None, ReadScope::Selected { .. }) => {}
             }
         }
+    }
+
+    fn object_failed(&mut self, object: ObjectKey, failure: &Failure, now: Time) {
+        if failure.reason == FailureReason::Invalid {
+            return self.reads.forget_failures(&object);
+        }
+        let failures = self.reads.object_failed(&object);
+        let delay = self.retry_delay(failures);
+        self.set_timer(now + delay, Timer::Read(object));
     }
 
     fn part_failed(&mut self, waiting: Waiting, failure: &Failure, now: Time) {
@@ -439,6 +450,8 @@ impl Core {
         let asked_for = self.cache.get(object).is_some() || self.registry.is_named(object);
         if asked_for && self.is_connected(object.cluster) {
             self.read_object(object);
+        } else {
+            self.reads.forget_failures(object);
         }
     }
 }
