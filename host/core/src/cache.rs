@@ -209,6 +209,14 @@ impl Cache {
         }
     }
 
+    /// Takes the version of an object back, so that whatever is told next counts as newer.
+    pub(crate) fn forget_version(&mut self, object: &ObjectKey) {
+        let objects = self.kinds.get_mut(&(object.cluster, object.kind.clone()));
+        if let Some(Entry::Present(present)) = objects.and_then(|objects| objects.entries.get_mut(&object.name)) {
+            present.metadata.version = Version::default();
+        }
+    }
+
     /// How many objects are present.
     pub(crate) fn len(&self) -> usize {
         self.present

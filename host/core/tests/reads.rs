@@ -1,4 +1,4 @@
-//! Reads that fail.
+//! Reads that fail, and reads that find other data than were known.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -160,4 +160,18 @@ fn an_object_that_cannot_be_read_again_is_tried_ever_more_seldom() {
     let delay = world.failed(FailureReason::Forbidden).expect("it is tried again");
     assert!(delay < Duration::from_secs(2), "{delay:?}");
     assert_eq!(world.failed(FailureReason::Invalid), None, "it would fail again");
+}
+
+#[test]
+fn another_text_at_the_same_version_is_a_change_of_that_object_alone() {
+    let mut world = World::new();
+    let watches = world.watches;
+    let stream = world.stream;
+    world.core.watch_expired(stream);
+    world.turn();
+    assert_eq!(world.watches, watches + 1);
+    world.found(3, "b");
+    assert_eq!(world.runs, 2, "the primary is told");
+    assert_eq!(world.watches, watches + 1, "no watch is begun anew for it");
+    assert!(world.reads.is_empty());
 }

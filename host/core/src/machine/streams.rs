@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::changes::{Lacking, Origin};
 use super::{Core, Effect, Timer};
-use crate::cache::Object;
 use crate::change::{Change, Metadata, State, Variant};
 use crate::failure::{Failure, FailureReason};
 use crate::name::{ClusterId, Kind, ObjectKey, ObjectName, Version};
@@ -300,7 +299,7 @@ impl Core {
         if version < read.begun_at
             || objects
                 .iter()
-                .any(|(name, metadata, variants)| self.contradicts(&key(name), metadata, variants, version))
+                .any(|(name, metadata, _)| self.contradicts(&key(name), metadata, version))
         {
             return self.begin_history_anew(request.cluster, &request.kind, None, now);
         }
@@ -310,6 +309,7 @@ impl Core {
                 continue;
             }
             read.listed.insert(name.clone());
+            self.correct(&key(&name), &metadata, &variants);
             let found = metadata.clone();
             let change = Change {
                 object: key(&name),
@@ -381,21 +381,31 @@ impl Core {
     }
 
     /// Whether a list says of an object what cannot be: that it is older than it was known to be, or not to be, at a version that
-    /// the list has seen, or another than it was at the same version. Then the collection went back in time and has since come further
+    /// the list has seen, or another object at the same version. Then the collection went back in time and has since come further
     /// than before.
-    fn contradicts(&self, object: &ObjectKey, metadata: &Metadata, variants: &[Variant], listed_at: Version) -> bool {
+    fn contradicts(&self, object: &ObjectKey, metadata: &Metadata, listed_at: Version) -> bool {
         let Some(cached) = self.cache.get(object) else {
             // It was not there when a later state was seen, and now it is.
             return self.seen_since(object, metadata).is_some_and(|seen| seen <= listed_at);
         };
-        let another = |cached: &Object| {
-            let differs = |variant: &Variant| cached.text(&variant.fields).is_some_and(|text| *text != variant.text);
-            cached.metadata.uid != metadata.uid || variants.iter().any(differs)
-        };
         match cached.version().cmp(&metadata.version) {
             Ordering::Less => false,
-            Ordering::Equal => cached.present().is_some_and(another),
+            Ordering::Equal => cached
+                .present()
+                .is_some_and(|cached| cached.metadata.uid != metadata.uid),
             Ordering::Greater => cached.version() <= listed_at,
+        }
+    }
+
+    /// A read may show another text at the version that is known: data were restored, or a converter or an aggregated server
+    /// does not say the same each time. It is taken for a change of that object, of a version that nobody knows.
+    fn correct(&mut self, object: &ObjectKey, metadata: &Metadata, variants: &[Variant]) {
+        let differs = self.cache.present(object).is_some_and(|cached| {
+            let another = |variant: &Variant| cached.text(&variant.fields).is_some_and(|text| *text != variant.text);
+            cached.metadata.version == metadata.version && variants.iter().any(another)
+        });
+        if differs {
+            self.cache.forget_version(object);
         }
     }
 
