@@ -118,17 +118,42 @@ pub(crate) struct Run {
 /// Why a primary is woken no more than so often is worth telling; beyond it only that there was more counts.
 const WAKES_KEPT: usize = 64;
 
+/// How much of objects' texts the wakes of one primary hold on to, which otherwise would have gone.
+const TEXTS_KEPT: usize = 64 * 1024;
+
 impl Primary {
     /// Notes a reason to run. During a run, versions tell the run's own writes from changes made by others, so each
-    /// is kept until there are too many to tell.
-    pub(crate) fn note(&mut self, wake: Wake) {
+    /// is kept until there are too many to tell. Of what an object was between two of them, nothing is kept.
+    pub(crate) fn note(&mut self, mut wake: Wake) {
         if self.wakes.len() < WAKES_KEPT {
             if !self.wakes.iter().any(|other| other.repeats(&wake)) {
+                for earlier in &mut self.wakes {
+                    earlier.join(&mut wake);
+                }
                 self.wakes.push(wake);
+                self.forget_long_texts();
             }
         } else if let Some(last) = self.wakes.last_mut() {
             // A wake without a version cannot be taken for one of the run's own writes.
             *last = Wake::Answered;
+        }
+    }
+}
+
+impl Primary {
+    /// Lets go of the texts that the last wake tells of if all of them together are too long.
+    fn forget_long_texts(&mut self) {
+        // Wakes of one object share their texts.
+        let mut texts: Vec<&Arc<str>> = self.wakes.iter().flat_map(Wake::texts).collect();
+        texts.sort_unstable_by_key(|text| text.as_ptr());
+        texts.dedup_by_key(|text| text.as_ptr());
+        if texts.iter().map(|text| text.len()).sum::<usize>() > TEXTS_KEPT
+            && let Some((last, earlier)) = self.wakes.split_last_mut()
+        {
+            for wake in earlier.iter_mut().filter(|wake| wake.is_of_same(last)) {
+                wake.forget_texts();
+            }
+            last.forget_texts();
         }
     }
 }

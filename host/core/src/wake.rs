@@ -18,9 +18,10 @@ pub enum Wake {
         version: Option<Version>,
         /// Which query finds it.
         query: Arc<Query>,
-        /// What the query declares of it, as it was; none if the query did not find it.
+        /// What the query declares of it, as it was before the first change that this run is told of; none if the query did
+        /// not find it. Both texts are empty if there was too much to keep.
         before: Option<Arc<str>>,
-        /// And as it is.
+        /// And as it is after the last.
         after: Option<Arc<str>>,
     },
     /// A query failed, or has another answer after it could not be answered for a while.
@@ -102,6 +103,63 @@ impl Wake {
         }
     }
 
+    /// Whether both tell of one object that one query finds.
+    pub(crate) fn is_of_same(&self, other: &Wake) -> bool {
+        match (self, other) {
+            (
+                Wake::Object { object, query, .. },
+                Wake::Object {
+                    object: other_object,
+                    query: other_query,
+                    ..
+                },
+            ) => Arc::ptr_eq(query, other_query) && object == other_object,
+            _ => false,
+        }
+    }
+
+    /// Joins the texts of two wakes of one object and query, the other later: both tell then what became of the object from
+    /// the first to the last.
+    pub(crate) fn join(&mut self, later: &mut Wake) {
+        if !self.is_of_same(later) {
+            return;
+        }
+        if self.texts().any(|text| text.is_empty()) {
+            return later.forget_texts();
+        }
+        if let (
+            Wake::Object { before, after, .. },
+            Wake::Object {
+                before: later_before,
+                after: later_after,
+                ..
+            },
+        ) = (self, later)
+        {
+            later_before.clone_from(before);
+            after.clone_from(later_after);
+        }
+    }
+
+    /// The texts that it holds on to.
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &Arc<str>> {
+        let (before, after) = match self {
+            Wake::Object { before, after, .. } => (before.as_ref(), after.as_ref()),
+            _ => (None, None),
+        };
+        before.into_iter().chain(after)
+    }
+
+    /// Keeps of its texts only whether there were any. Nobody can tell from them which fields changed.
+    pub(crate) fn forget_texts(&mut self) {
+        if let Wake::Object { before, after, .. } = self {
+            let empty: Arc<str> = "".into();
+            for text in [before, after] {
+                *text = text.as_ref().map(|_| empty.clone());
+            }
+        }
+    }
+
     /// The object that it tells of.
     pub fn object(&self) -> Option<&ObjectKey> {
         match self {
@@ -143,5 +201,61 @@ impl fmt::Display for Wake {
             Wake::Swapped => f.write_str("its plugin was replaced"),
             Wake::Backstop => f.write_str("full pass"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::name::{ClusterId, Kind, ObjectName};
+    use crate::primaries::Primary;
+    use crate::query::{Fields, Target};
+
+    /// A change of an object at a version, to a text of this length; before, it was of the version before.
+    fn wake(query: &Arc<Query>, name: &str, version: u64, length: usize) -> Wake {
+        let text = |version: u64| Some(Arc::from(version.to_string().repeat(length)));
+        Wake::Object {
+            object: query.object(&ObjectName::new(Some("n"), name)),
+            version: Some(Version(version)),
+            query: query.clone(),
+            before: text(version - 1),
+            after: text(version),
+        }
+    }
+
+    #[test]
+    fn a_primary_that_waits_holds_on_to_few_texts_of_what_woke_it() {
+        let query = Arc::new(Query {
+            cluster: ClusterId::HOST,
+            kind: Kind::new("v1", "Secret"),
+            target: Target::Named(ObjectName::new(Some("n"), "a")),
+            fields: Fields::Whole,
+        });
+        let mut primary = Primary::default();
+        for version in 1..=5 {
+            primary.note(wake(&query, "a", version, 10));
+        }
+        assert_eq!(primary.wakes.len(), 5, "each may be an own write");
+        for wake in &primary.wakes {
+            let Wake::Object { before, after, .. } = wake else {
+                panic!("unexpected {wake:?}")
+            };
+            let [before, after] = [before, after].map(|text| text.as_deref().expect("a text"));
+            assert_eq!((before, after), ("0".repeat(10).as_str(), "5".repeat(10).as_str()));
+        }
+        let mut primary = Primary::default();
+        for number in 0..60 {
+            primary.note(wake(&query, &number.to_string(), 1, 10_000));
+        }
+        assert_eq!(primary.wakes.len(), 60);
+        assert!(
+            primary
+                .wakes
+                .iter()
+                .flat_map(Wake::texts)
+                .map(|text| text.len())
+                .sum::<usize>()
+                <= 64 * 1024
+        );
     }
 }
