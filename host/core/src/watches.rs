@@ -93,8 +93,9 @@ struct Place {
 }
 
 /// Invariant: `streams` holds the id of exactly those watches that are starting or standing.
-#[derive(Default)]
 pub(crate) struct Watches {
+    /// How many of one kind in one cluster serve in place of one that is refused.
+    most: usize,
     places: IndexMap<(ClusterId, Kind), Place>,
     streams: HashMap<WatchId, WatchKey>,
     /// Queries that are served by some watches until these stand.
@@ -103,17 +104,6 @@ pub(crate) struct Watches {
 }
 
 impl Scope {
-    /// Whether everything that another scope shows is shown by this one.
-    pub(crate) fn covers(&self, other: &Scope) -> bool {
-        match (self, other) {
-            (Scope::All, _) => true,
-            (Scope::Namespace(this), Scope::Namespace(other)) => this == other,
-            (Scope::Namespace(this), Scope::Name(other)) => other.namespace.as_ref() == Some(this),
-            (Scope::Name(this), Scope::Name(other)) => this == other,
-            (Scope::Namespace(_) | Scope::Name(_), _) => false,
-        }
-    }
-
     /// The scopes that cover this one, the widest first.
     fn covering(&self) -> Vec<Scope> {
         let mut scopes = vec![Scope::All];
@@ -155,8 +145,9 @@ pub(crate) fn needs(entry: &Registered) -> Vec<Scope> {
 }
 
 impl Place {
-    /// The watch that should serve a need, given those that there are.
-    fn best(&self, need: &Scope, content: Content) -> (Scope, Content) {
+    /// The watch that should serve a need, given those that there are. Where a wide one is refused, `most` others serve;
+    /// what needs more fails as the wide one does.
+    fn best(&self, need: &Scope, content: Content, most: usize) -> (Scope, Content) {
         for scope in need.covering() {
             if self.serves(&scope, need) {
                 let whole = (scope.clone(), Content::Whole);
@@ -173,6 +164,10 @@ impl Place {
         while let Some(wider) = self.widened(&scope).filter(|wider| self.serves(wider, need)) {
             scope = wider;
         }
+        if self.watches.len() >= most {
+            let refused = |wide: &Scope| wide != need && self.refused.contains(wide);
+            scope = need.covering().into_iter().rfind(refused).unwrap_or(scope);
+        }
         (scope, content)
     }
 
@@ -184,36 +179,61 @@ impl Place {
     /// The scope to watch instead of one more of this kind.
     fn widened(&self, scope: &Scope) -> Option<Scope> {
         let all = self.watches.len() >= APART_IN_ALL;
+        let many = |within: &Scope| self.narrower(within).take(APART).count() >= APART;
         match scope {
             Scope::All => None,
-            Scope::Namespace(_) => {
-                let namespaces = self
-                    .watches
-                    .keys()
-                    .filter(|(scope, _)| matches!(scope, Scope::Namespace(_)));
-                (all || namespaces.count() >= APART).then_some(Scope::All)
-            }
-            Scope::Name(name) => {
-                let beside = self
-                    .watches
-                    .keys()
-                    .filter(|(scope, _)| matches!(scope, Scope::Name(other) if other.namespace == name.namespace));
-                let many = beside.count() >= APART;
-                match &name.namespace {
-                    _ if all && !self.refused.contains(&Scope::All) => Some(Scope::All),
-                    Some(namespace) if many => Some(Scope::Namespace(namespace.clone())),
-                    None if many => Some(Scope::All),
-                    _ => None,
+            Scope::Namespace(_) => (all || self.namespaces().take(APART).count() >= APART).then_some(Scope::All),
+            Scope::Name(name) => match &name.namespace {
+                _ if all && !self.refused.contains(&Scope::All) => Some(Scope::All),
+                Some(namespace) => {
+                    let namespace = Scope::Namespace(namespace.clone());
+                    many(&namespace).then_some(namespace)
                 }
-            }
+                None => (self.names_in(None).take(APART).count() >= APART).then_some(Scope::All),
+            },
         }
     }
 
-    fn watches_of(&self, id: QueryId) -> impl Iterator<Item = &(Scope, Content)> {
-        self.watches
-            .iter()
-            .filter(move |(_, watch)| watch.queries.contains(&id))
-            .map(|(key, _)| key)
+    /// The watches of objects by name, in one namespace or in none.
+    fn names_in<'a>(
+        &'a self,
+        namespace: Option<&Arc<str>>,
+    ) -> impl Iterator<Item = (&'a (Scope, Content), &'a Watch)> + use<'a> {
+        let namespace = namespace.cloned();
+        let first = Scope::Name(ObjectName {
+            namespace: namespace.clone(),
+            name: "".into(),
+        });
+        let is_here = move |scope: &Scope| matches!(scope, Scope::Name(name) if name.namespace == namespace);
+        let from = self.watches.range((first, Content::Metadata)..);
+        from.take_while(move |((scope, _), _)| is_here(scope))
+    }
+
+    /// The watches of namespaces.
+    fn namespaces(&self) -> impl Iterator<Item = (&(Scope, Content), &Watch)> {
+        let from = self.watches.range((Scope::Namespace("".into()), Content::Metadata)..);
+        from.take_while(|((scope, _), _)| matches!(scope, Scope::Namespace(_)))
+    }
+
+    /// The watches of narrower scopes than this one.
+    fn narrower<'a>(&'a self, scope: &Scope) -> Box<dyn Iterator<Item = (&'a (Scope, Content), &'a Watch)> + 'a> {
+        match scope {
+            Scope::All => Box::new(self.watches.range((Scope::Namespace("".into()), Content::Metadata)..)),
+            Scope::Namespace(namespace) => Box::new(self.names_in(Some(namespace))),
+            Scope::Name(_) => Box::new(std::iter::empty()),
+        }
+    }
+
+    /// The watches that a query is on. A query that looks in namespaces by their labels may be on some of namespaces that it
+    /// no longer looks in, any other only on those around what it needs.
+    fn watches_of(&self, id: QueryId, entry: &Registered) -> Vec<(Scope, Content)> {
+        let is_on = |key: &(Scope, Content)| self.watches.get(key).is_some_and(|watch| watch.queries.contains(&id));
+        if entry.selected.is_some() {
+            return self.watches.keys().filter(|key| is_on(key)).cloned().collect();
+        }
+        let scopes: BTreeSet<Scope> = needs(entry).iter().flat_map(Scope::covering).collect();
+        let both = |scope: Scope| [Content::Metadata, Content::Whole].map(|content| (scope.clone(), content));
+        scopes.into_iter().flat_map(both).filter(is_on).collect()
     }
 }
 
@@ -227,11 +247,22 @@ pub(crate) struct Attached {
 }
 
 impl Watches {
+    pub(crate) fn new(most: usize) -> Self {
+        Watches {
+            most,
+            places: IndexMap::new(),
+            streams: HashMap::new(),
+            moves: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
     /// Attaches a query to the watches that should serve it, and takes it off those that it no longer needs. A watch that
     /// serves it meanwhile keeps it until the new ones stand.
     pub(crate) fn attach(&mut self, id: QueryId, entry: &Registered) -> Attached {
         let (cluster, kind) = (entry.query.cluster, entry.query.kind.clone());
         let content = content_of(&entry.query);
+        let most = self.most;
         let place = self.places.entry((cluster, kind.clone())).or_default();
         let key = |(scope, content): (Scope, Content)| WatchKey {
             cluster,
@@ -242,7 +273,7 @@ impl Watches {
         let mut attached = Attached::default();
         let mut wanted = BTreeSet::new();
         for need in needs(entry) {
-            let best = place.best(&need, content);
+            let best = place.best(&need, content, most);
             let newest = place.newest;
             let watch = place.watches.entry(best.clone()).or_insert_with(|| {
                 attached.new.push(key(best.clone()));
@@ -251,17 +282,13 @@ impl Watches {
             watch.queries.insert(id);
             wanted.insert(best);
         }
-        let before: Vec<_> = place
-            .watches_of(id)
-            .filter(|key| !wanted.contains(*key))
-            .cloned()
-            .collect();
-        if before.is_empty() {
+        let served_before = place.watches_of(id, entry).iter().any(|key| !wanted.contains(key));
+        if !served_before {
             self.moves.remove(&id);
         } else {
             let wanted: BTreeSet<_> = wanted.into_iter().map(key).collect();
             self.moves.insert(id, wanted);
-            attached.left = self.settle(id, cluster, &kind);
+            attached.left = self.settle(id, entry);
         }
         if self
             .places
@@ -274,7 +301,7 @@ impl Watches {
     }
 
     /// Ends a query's move once all the watches that it moves to stand. Gives those that it leaves.
-    pub(crate) fn settle(&mut self, id: QueryId, cluster: ClusterId, kind: &Kind) -> Vec<WatchKey> {
+    pub(crate) fn settle(&mut self, id: QueryId, entry: &Registered) -> Vec<WatchKey> {
         let stands = |key: &WatchKey| {
             self.get(key)
                 .is_some_and(|watch| matches!(watch.state, WatchState::Standing(_)))
@@ -283,7 +310,7 @@ impl Watches {
             return Vec::new();
         };
         self.moves.remove(&id);
-        let mut left = self.of_query(id, cluster, kind);
+        let mut left = self.of_query(id, entry);
         left.retain(|key| !wanted.contains(key));
         for key in &left {
             self.take_off(id, key);
@@ -299,9 +326,9 @@ impl Watches {
     }
 
     /// Takes a query off all its watches. Gives them.
-    pub(crate) fn detach(&mut self, id: QueryId, cluster: ClusterId, kind: &Kind) -> Vec<WatchKey> {
+    pub(crate) fn detach(&mut self, id: QueryId, entry: &Registered) -> Vec<WatchKey> {
         self.moves.remove(&id);
-        let left = self.of_query(id, cluster, kind);
+        let left = self.of_query(id, entry);
         for key in &left {
             self.take_off(id, key);
         }
@@ -313,25 +340,42 @@ impl Watches {
         let Some(place) = self.place(key) else {
             return Vec::new();
         };
-        let narrower = place.watches.iter().filter(|((scope, content), _)| {
-            key.scope.covers(scope) && *content <= key.content && (scope, *content) != (&key.scope, key.content)
-        });
+        let less = place.watches.get_key_value(&(key.scope.clone(), Content::Metadata));
+        let less = less.filter(|_| key.content == Content::Whole);
+        let narrower = place
+            .narrower(&key.scope)
+            .filter(|((_, content), _)| *content <= key.content);
+        let narrower = narrower.chain(less);
         let queries: BTreeSet<_> = narrower.flat_map(|(_, watch)| watch.queries.iter().copied()).collect();
         queries.into_iter().collect()
     }
 
-    /// A cluster refuses a scope. Narrower ones serve instead, as far as they can.
-    pub(crate) fn refuse(&mut self, key: &WatchKey) {
-        if let Some(place) = self.places.get_mut(&(key.cluster, key.kind.clone())) {
-            place.refused.insert(key.scope.clone());
-        }
+    /// A cluster refuses a scope. Narrower ones serve instead, as far as they can. Returns whether that is new.
+    pub(crate) fn refuse(&mut self, key: &WatchKey) -> bool {
+        let place = self.places.get_mut(&(key.cluster, key.kind.clone()));
+        place.is_some_and(|place| place.refused.insert(key.scope.clone()))
     }
 
-    /// The scope may be tried again when somebody needs it.
-    pub(crate) fn allow(&mut self, key: &WatchKey) {
-        if let Some(place) = self.places.get_mut(&(key.cluster, key.kind.clone())) {
-            place.refused.remove(&key.scope);
+    /// Begins to watch a wide scope if so many narrower watches serve in its place that it would be chosen.
+    pub(crate) fn widen(&mut self, key: &WatchKey) -> bool {
+        let Some(place) = self.places.get_mut(&(key.cluster, key.kind.clone())) else {
+            return false;
+        };
+        let wide = (key.scope.clone(), key.content);
+        let first = place.narrower(&key.scope).next().map(|((scope, _), _)| scope.clone());
+        let chosen = first.and_then(|narrow| place.widened(&narrow)).as_ref() == Some(&key.scope);
+        if !chosen || place.watches.contains_key(&wide) {
+            return false;
         }
+        let newest = place.newest;
+        place.watches.insert(wide, Watch::new(newest));
+        true
+    }
+
+    /// The scope may be tried again when somebody needs it. Returns whether it was refused.
+    pub(crate) fn allow(&mut self, key: &WatchKey) -> bool {
+        let place = self.places.get_mut(&(key.cluster, key.kind.clone()));
+        place.is_some_and(|place| place.refused.remove(&key.scope))
     }
 
     /// Whether a wide watch should give way to narrow ones: few queries are left, and none needs it as it is.
@@ -357,8 +401,11 @@ impl Watches {
     pub(crate) fn avoids(&self, key: &WatchKey, entry: &Registered) -> bool {
         let content = content_of(&entry.query);
         let aside = (key.scope.clone(), key.content);
-        self.place(key)
-            .is_none_or(|place| needs(entry).iter().all(|need| place.best(need, content) != aside))
+        self.place(key).is_none_or(|place| {
+            needs(entry)
+                .iter()
+                .all(|need| place.best(need, content, self.most) != aside)
+        })
     }
 
     pub(crate) fn put_back(&mut self, key: &WatchKey, watch: Watch) {
@@ -367,9 +414,9 @@ impl Watches {
     }
 
     /// Makes a query move from a watch that is set aside to those that it was attached to meanwhile.
-    pub(crate) fn move_from(&mut self, id: QueryId, from: &WatchKey) {
+    pub(crate) fn move_from(&mut self, id: QueryId, entry: &Registered) {
         if !self.moves.contains_key(&id) {
-            let to = self.of_query(id, from.cluster, &from.kind);
+            let to = self.of_query(id, entry);
             self.moves.insert(id, to.into_iter().collect());
         }
     }
@@ -385,19 +432,18 @@ impl Watches {
     }
 
     /// The watches of a query.
-    pub(crate) fn of_query(&self, id: QueryId, cluster: ClusterId, kind: &Kind) -> Vec<WatchKey> {
-        let Some(place) = self.places.get(&(cluster, kind.clone())) else {
+    pub(crate) fn of_query(&self, id: QueryId, entry: &Registered) -> Vec<WatchKey> {
+        let Query { cluster, kind, .. } = &*entry.query;
+        let Some(place) = self.places.get(&(*cluster, kind.clone())) else {
             return Vec::new();
         };
-        place
-            .watches_of(id)
-            .map(|(scope, content)| WatchKey {
-                cluster,
-                kind: kind.clone(),
-                scope: scope.clone(),
-                content: *content,
-            })
-            .collect()
+        let key = |(scope, content)| WatchKey {
+            cluster: *cluster,
+            kind: kind.clone(),
+            scope,
+            content,
+        };
+        place.watches_of(id, entry).into_iter().map(key).collect()
     }
 
     /// The scope of the watch that serves a need of a query, if it stands.
@@ -433,7 +479,7 @@ impl Watches {
         if self.all_stand(id, entry) {
             return None;
         }
-        let keys = self.of_query(id, entry.query.cluster, &entry.query.kind);
+        let keys = self.of_query(id, entry);
         keys.iter()
             .filter_map(|key| self.get(key))
             .find_map(|watch| match &watch.state {

@@ -65,8 +65,8 @@ impl Core {
     }
 
     fn query_report(&self, id: QueryId) -> Option<QueryReport> {
-        let query = self.registry.get(id)?.query.clone();
-        let watches = self.watches.of_query(id, query.cluster, &query.kind);
+        let entry = self.registry.get(id)?;
+        let (query, watches) = (entry.query.clone(), self.watches.of_query(id, entry));
         Some(QueryReport {
             finding: self.finding(id),
             watches: watches.into_iter().filter_map(|key| self.watch_report(key)).collect(),

@@ -39,6 +39,9 @@ pub struct Settings {
     pub runs: usize,
     /// Reads at a time in one cluster, within what an API server's fairness gives one client.
     pub reads_per_cluster: usize,
+    /// Watches of one kind in one cluster that serve in place of a wide one which the cluster refuses. What would need more
+    /// fails as the wide one does.
+    pub narrow_watches: usize,
     /// How long after the first failure a run, a watch or a connection is tried again. It doubles with each further one.
     pub retry_first: Duration,
     /// The longest that a retry is put off.
@@ -56,6 +59,7 @@ impl Default for Settings {
         Settings {
             runs: 32,
             reads_per_cluster: 16,
+            narrow_watches: 256,
             retry_first: Duration::from_secs(1),
             retry_most: Duration::from_secs(60),
             linger: Duration::from_secs(30),
@@ -374,11 +378,11 @@ impl Core {
     pub fn new(settings: Settings) -> Self {
         Core {
             random: fastrand::Rng::with_seed(settings.seed),
+            watches: Watches::new(settings.narrow_watches),
             settings,
             registry: Registry::default(),
             cache: Cache::default(),
             clusters: Clusters::default(),
-            watches: Watches::default(),
             reads: Reads::default(),
             controllers: BTreeMap::new(),
             primaries: Primaries::default(),
@@ -444,7 +448,7 @@ impl Core {
                 Timer::Slowed(key) => self.slowed_due(&key),
                 Timer::Watch(key) => self.retry_watch(&key),
                 Timer::Linger(key) => self.watch_lingered(&key, now),
-                Timer::Allow(key) => self.watches.allow(&key),
+                Timer::Allow(key) => self.allow_watch(&key, now),
                 Timer::Cluster(id) => self.cluster_due(id, now),
                 Timer::Query(id, round) => self.retry_query(id, round, now),
                 Timer::Read(object) => self.retry_read(&object),

@@ -47,7 +47,7 @@ impl Core {
         if let Target::Selected(selection) = &query.target {
             self.cache.untrack(query.cluster, &query.kind, &selection.criterion);
         }
-        for key in self.watches.detach(id, query.cluster, &query.kind) {
+        for key in self.watches.detach(id, &entry) {
             self.let_linger(key, now);
         }
         if let Some(selected) = &entry.selected {

@@ -39,6 +39,9 @@ impl Core {
             self.begin_history_anew(key.cluster, &key.kind, Some(&key), now);
         }
         self.watches.saw(key.cluster, &key.kind, version);
+        if self.watches.allow(&key) {
+            self.move_to(&key, now);
+        }
         let Some(watch) = self.watches.get_mut(&key) else {
             return;
         };
@@ -55,7 +58,7 @@ impl Core {
             if stand {
                 self.begin_reads(id, now);
             }
-            self.settle(id, &key, now);
+            self.settle(id, now);
         }
     }
 
@@ -141,21 +144,40 @@ impl Core {
 
     /// Serves by narrower watches what does not need all that a refused one would show.
     fn do_without(&mut self, key: &WatchKey, now: Time) {
-        self.watches.refuse(key);
-        self.set_timer(now + REFUSED, Timer::Allow(key.clone()));
+        if self.watches.refuse(key) {
+            self.set_timer(now + REFUSED, Timer::Allow(key.clone()));
+        }
         for id in self.queries_of(key) {
-            let narrower = self
-                .registry
-                .get(id)
-                .is_some_and(|entry| !needs(entry).contains(&key.scope));
-            if narrower {
-                self.watches.take_off(id, key);
-                self.attach_query(id, now);
+            let Some(entry) = self.registry.get(id).filter(|entry| !needs(entry).contains(&key.scope)) else {
+                continue;
+            };
+            // What narrower watches have served all along is not read for this.
+            let served = self.watches.all_stand(id, entry);
+            self.watches.take_off(id, key);
+            self.attach_query(id, now);
+            let still = |entry: &Registered| self.watches.all_stand(id, entry);
+            if !(served && self.registry.get(id).is_some_and(still)) {
                 self.evaluate(id, now);
             }
         }
         if self.watches.get(key).is_some_and(|watch| watch.queries.is_empty()) {
             self.forget_watch(key, now);
+        }
+    }
+
+    /// A scope that was refused may be tried again. Where many narrower watches serve in its place, it is at once.
+    pub(super) fn allow_watch(&mut self, key: &WatchKey, now: Time) {
+        self.watches.allow(key);
+        if self.watches.widen(key) {
+            self.start_watch(key);
+            self.move_to(key, now);
+        }
+    }
+
+    /// Lets a wide watch serve what narrower ones serve.
+    fn move_to(&mut self, key: &WatchKey, now: Time) {
+        for id in self.watches.served_by_narrower(key) {
+            self.attach_query(id, now);
         }
     }
 
@@ -233,8 +255,9 @@ impl Core {
     }
 
     /// Ends a query's move, if it can. What it leaves falls at once if nobody else needs it.
-    fn settle(&mut self, id: QueryId, key: &WatchKey, now: Time) {
-        for left in self.watches.settle(id, key.cluster, &key.kind) {
+    fn settle(&mut self, id: QueryId, now: Time) {
+        let left = self.registry.get(id).map(|entry| self.watches.settle(id, entry));
+        for left in left.unwrap_or_default() {
             if self.watches.get(&left).is_some_and(|watch| watch.queries.is_empty()) {
                 self.forget_watch(&left, now);
             } else {
@@ -253,7 +276,8 @@ impl Core {
     fn narrow(&mut self, key: &WatchKey, now: Time) {
         let mut wide = vec![key.clone()];
         for id in self.queries_of(key) {
-            for other in self.watches.of_query(id, key.cluster, &key.kind) {
+            let watches = self.registry.get(id).map(|entry| self.watches.of_query(id, entry));
+            for other in watches.unwrap_or_default() {
                 if !wide.contains(&other) && self.watches.should_narrow(&other, |id| self.registry.get(id)) {
                     wide.push(other);
                 }
@@ -271,7 +295,9 @@ impl Core {
         if avoided {
             for id in &queries {
                 self.attach_query(*id, now);
-                self.watches.move_from(*id, key);
+                if let Some(entry) = self.registry.get(*id) {
+                    self.watches.move_from(*id, entry);
+                }
             }
         }
         for (key, watch) in aside {
@@ -279,7 +305,7 @@ impl Core {
         }
         if avoided {
             for id in queries {
-                self.settle(id, key, now);
+                self.settle(id, now);
             }
         }
     }

@@ -8,7 +8,7 @@ use super::object::{Object, Resource, value};
 use super::plugin::{Asked, Decision, Spec, Told, desired};
 use super::server::{Access, Place, Server};
 use super::trace::shown;
-use super::world::{Controller, World};
+use super::world::{Controller, World, is_capped};
 use crate::{
     ControllerId, FailureReason, Fields, Namespaces, ObjectName, PrimaryKey, RunId, RunResult, Selection, Selector,
     Target, Wake, WriteRecord,
@@ -163,6 +163,16 @@ impl World {
 
     /// What a query of a primary finds now.
     pub(super) fn expected(&self, home: usize, asked: &Asked) -> Expected {
+        let mut expected = self.expected_of_watched(home, asked);
+        let server = self.server_at(home, asked.at).map(|server| &self.servers[server]);
+        if is_capped(self.plan) && server.is_ok_and(|server| server.access(asked.resource) < Access::Everywhere) {
+            expected.reasons.push(FailureReason::Forbidden);
+        }
+        expected
+    }
+
+    /// The same if as much is watched as may be.
+    fn expected_of_watched(&self, home: usize, asked: &Asked) -> Expected {
         let server = match self.server_at(home, asked.at) {
             Ok(server) => &self.servers[server],
             Err(reason) => return Expected::failing(&asked.target, [reason]),
