@@ -482,8 +482,15 @@ impl Core {
 
     /// Reads an object once more, if anybody still asks for it.
     pub(super) fn retry_read(&mut self, object: &ObjectKey) {
-        // When its cluster is connected again, all that is asked for there is read.
-        let asked_for = self.cache.get(object).is_some() || self.registry.is_named(object);
+        // When its cluster is connected again, or a query that failed can be read, all that is asked for there is read.
+        let asking = match self.cache.present(object) {
+            Some(present) => self.registry.matching(object, &present.metadata),
+            None => self.registry.by_name(object).collect(),
+        };
+        let asked_for = asking
+            .iter()
+            .filter_map(|id| self.registry.get(*id))
+            .any(|entry| !entry.has_failed());
         if asked_for && self.is_connected(object.cluster) {
             self.read_object(object);
         } else {

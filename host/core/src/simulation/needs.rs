@@ -99,14 +99,18 @@ impl World {
         })
     }
 
-    /// Whether a query looks in namespaces for what is in none. Narrower watches are refused, so it stays with a wide one.
+    /// Whether a query looks in namespaces for what is in none, or the other way round. Narrower watches are refused, so it stays
+    /// with a wide one.
     fn is_misplaced(&self, query: &Query) -> bool {
         let server = self
             .connections
             .get(&query.cluster)
             .map(|server| &self.servers[*server]);
-        let in_none = server.is_some_and(|server| server.namespaced(Resource::of(&query.kind)) == Some(false));
-        in_none && namespaces(query).is_some()
+        let namespaced = server.and_then(|server| server.namespaced(Resource::of(&query.kind)));
+        match &query.target {
+            Target::Named(name) => namespaced.is_some_and(|namespaced| namespaced != name.namespace.is_some()),
+            Target::Selected(_) => namespaced == Some(false) && namespaces(query).is_some(),
+        }
     }
 
     /// How many objects queries find.
