@@ -247,6 +247,11 @@ impl Primaries {
         Some((key, clusters))
     }
 
+    /// Whether a run of a primary of this name is under way.
+    pub(crate) fn is_under_way(&self, key: &PrimaryKey) -> bool {
+        self.runs.values().any(|run| *run.key == *key)
+    }
+
     /// The primary of a run that is under way and, unless the primary has gone meanwhile, what the run has named.
     pub(crate) fn run_mut(&mut self, id: RunId) -> Option<(&Arc<PrimaryKey>, &mut Run)> {
         let key = &self.runs.get(&id)?.key;

@@ -365,6 +365,8 @@ pub struct Core {
     queue: Queue,
     /// Primaries that are queued, and wait until a cluster holds up fewer runs.
     held: HashMap<ClusterId, VecDeque<(Ticket, Arc<PrimaryKey>)>>,
+    /// Primaries that are queued while a run of an earlier one of the same name is under way.
+    behind: BTreeSet<Arc<PrimaryKey>>,
     effects: VecDeque<Effect>,
     timers: BTreeMap<(Time, u64), Timer>,
     timers_set: u64,
@@ -392,6 +394,7 @@ impl Core {
             protections: Protections::default(),
             queue: Queue::default(),
             held: HashMap::new(),
+            behind: BTreeSet::new(),
             effects: VecDeque::new(),
             timers: BTreeMap::new(),
             timers_set: 0,

@@ -294,6 +294,11 @@ impl Core {
             if !current {
                 continue;
             }
+            // It went and came back, and the run that it had before is still writing.
+            if self.primaries.is_under_way(&key) {
+                self.behind.insert(key);
+                continue;
+            }
             let clusters = self.clusters_of(&key);
             if let Some(full) = clusters.iter().copied().find(|cluster| self.is_full(*cluster)) {
                 self.held.entry(full).or_default().push_back((ticket, key));
@@ -531,6 +536,12 @@ impl Core {
         let (key, clusters) = self.primaries.end_run(id)?;
         for cluster in clusters {
             self.unhold(cluster);
+        }
+        if self.behind.remove(&key)
+            && let Some(primary) = self.primaries.get_mut(&key)
+            && let Job::Queued(priority, _) = primary.job
+        {
+            primary.job = Job::Queued(priority, self.queue.push(key.clone(), priority));
         }
         Some(key)
     }

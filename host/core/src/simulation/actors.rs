@@ -205,13 +205,26 @@ impl World {
         }
     }
 
+    /// Deletes one of the primaries that are there.
+    pub(super) fn delete_primary(&mut self) {
+        let keys = self.servers.iter().enumerate().flat_map(|(server, at)| {
+            let primaries = at.objects.keys();
+            let primaries = primaries.filter(|(resource, _)| matches!(resource, Resource::Copy | Resource::Bundle));
+            primaries.map(move |(resource, name)| (server, *resource, name.clone()))
+        });
+        let keys: Vec<_> = keys.collect();
+        if let Some((server, resource, name)) = self.random.choice(keys) {
+            self.delete(server, resource, &name);
+        }
+    }
+
     fn spec(&mut self) -> Spec {
         let mut asks: Vec<_> = (0..self.random.usize(0..4)).map(|_| self.asked()).collect();
         // Many depend on the same.
-        if self.once_in(3)
+        if self.random.bool()
             && let Some(other) = self.random.choice(&self.specs).cloned()
         {
-            asks.extend(other.asks.first().cloned());
+            asks.extend(other.asks.iter().take(2).cloned());
         }
         Spec {
             asks,

@@ -252,6 +252,11 @@ impl World {
                 Protection::Gone => {}
             }
         }
+        if run.told.iter().all(Result::is_ok) {
+            // What it protected before is no longer asked for, however this run ends.
+            let primary = (run.controller.slot, &run.me.uid, run.spec_number);
+            self.guards.protected(primary, run.protected.clone(), true);
+        }
     }
 
     /// Sets the finalizer that protects an object, if it is still the same.

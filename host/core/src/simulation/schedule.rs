@@ -176,6 +176,9 @@ impl World {
                 for _ in 0..self.random.usize(0..4) {
                     self.edit_primary(server);
                 }
+                if self.random.bool() {
+                    self.delete_primary();
+                }
                 self.restart();
             }
             5 | 6 => self.restrict(server),
