@@ -181,11 +181,13 @@ const UNCHECKED: &str = "kube_client::client::tls=error";
 /// What `--log` means. A level alone is for patchbay's own messages: those of the libraries are for those who ask for them
 /// by name.
 fn directives(log: &str) -> anyhow::Result<String> {
-    if let Ok(level) = log.parse::<LevelFilter>() {
+    // To the parser, nothing is a level, too.
+    if let (false, Ok(level)) = (log.is_empty(), log.parse::<LevelFilter>()) {
         return Ok(format!("warn,{UNCHECKED},patchbay={level}"));
     }
     // A word alone would be a module that nobody has, and everything else would be silent.
-    let is_word = |directive: &str| !directive.contains(['=', '[']) && directive.parse::<LevelFilter>().is_err();
+    let is_level = |directive: &str| !directive.is_empty() && directive.parse::<LevelFilter>().is_ok();
+    let is_word = |directive: &str| !directive.contains(['=', '[']) && !is_level(directive);
     if log.split(',').map(str::trim).any(is_word) {
         return Err(not_a_filter(log));
     }

@@ -50,7 +50,7 @@ async fn a_query_that_becomes_forbidden_prunes_nothing() -> Result<()> {
     world.cut();
     world
         .host
-        .wait_for_log("Forbidden: answered by the fault proxy; it is tried again", SOON)
+        .wait_for_log("Forbidden: answered by the fault proxy; grant list and watch on", SOON)
         .await?;
     world.delete_secret("source").await?;
     world.script("s", pruning(named("source"), &["kept", "new"])).await?;
@@ -123,7 +123,7 @@ async fn nothing_is_released_while_it_is_not_seen_who_protects_it() -> Result<()
     world.cut();
     world
         .host
-        .wait_for_log("Forbidden: answered by the fault proxy; it is tried again", SOON)
+        .wait_for_log("Forbidden: answered by the fault proxy; grant list and watch on", SOON)
         .await?;
     world
         .cluster
@@ -177,7 +177,7 @@ async fn a_host_that_starts_while_sources_are_forbidden_writes_nothing_until_it_
     world.script("s", copy()).await?;
     world
         .host
-        .wait_for_log("Forbidden: answered by the fault proxy; it is tried again", SOON)
+        .wait_for_log("Forbidden: answered by the fault proxy; grant list and watch on", SOON)
         .await?;
     world.rest().await?;
     let target = world.cluster.get("v1", "ConfigMap", &world.namespace, "target").await?;
