@@ -311,7 +311,8 @@ impl Core {
     }
 
     /// Tells a page of what a read found: the version of the collection, and objects with the variants that
-    /// [`Core::wanted`] named. Those that nobody wants may be left out.
+    /// [`Core::wanted`] named. Those that nobody wants may be left out, but for one that is read by its name: it would count
+    /// as not there.
     pub fn read_page(
         &mut self,
         id: ReadId,

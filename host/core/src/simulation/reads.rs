@@ -112,8 +112,9 @@ impl World {
         for (name, object) in page {
             let metadata = object.metadata();
             let wanted = offered(self.core.wanted(&request.object(&name), &metadata), request.content);
-            // Objects that nobody wants may be left out.
-            if !wanted.is_empty() || self.random.bool() {
+            // Objects that nobody wants may be left out of lists.
+            let named = matches!(request.scope, ReadScope::Named(_));
+            if !wanted.is_empty() || named || self.random.bool() {
                 made.push((name, metadata, object.variants(&wanted)));
             }
         }
