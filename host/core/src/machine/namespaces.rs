@@ -58,10 +58,15 @@ impl Core {
         for object in &lost {
             self.forget_unwanted(object, now);
         }
-        if !lost.is_empty()
-            && let Some(cause) = cause
-        {
-            self.wake_users(id, cause, now);
+        if !lost.is_empty() {
+            // Without an event to name, the namespaces were read anew.
+            let anew = self
+                .registry
+                .query(id)
+                .map(|query| Wake::Query { query: query.clone() });
+            if let Some(cause) = cause.cloned().or(anew) {
+                self.wake_users(id, &cause, now);
+            }
         }
         let Some(entry) = self.registry.get(id) else { return };
         let (stand, ready) = (self.watches.all_stand(id, entry), entry.is_ready());
