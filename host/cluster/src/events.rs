@@ -32,9 +32,24 @@ pub struct Recorder {
     /// A recorder of kube's takes events for equal that differ in nothing but their note, and then keeps the first one's. So each
     /// note has one of its own.
     by_note: Arc<Mutex<HashMap<u64, (events::Recorder, Instant)>>>,
+    /// When it was last said that events cannot be sent.
+    complained: Arc<Mutex<Option<Instant>>>,
 }
 
+/// How long nothing is said after it was said that an event cannot be sent.
+const QUIET: Duration = Duration::from_secs(60);
+
 impl Recorder {
+    /// Whether it is time to say that an event cannot be sent: there may be one for each run.
+    pub fn may_complain(&self) -> bool {
+        let mut complained = self.complained.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = complained.is_none_or(|at| at.elapsed() >= QUIET);
+        if may {
+            *complained = Some(Instant::now());
+        }
+        may
+    }
+
     fn for_note(&self, uid: &str, reason: &str, note: &str) -> events::Recorder {
         let mut hasher = DefaultHasher::new();
         (uid, reason, note).hash(&mut hasher);
@@ -59,6 +74,7 @@ impl Connection {
                 instance: std::env::var("POD_NAME").ok(),
             },
             by_note: Arc::default(),
+            complained: Arc::default(),
         }
     }
 }

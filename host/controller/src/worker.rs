@@ -354,8 +354,14 @@ impl RunContext {
                 &message,
             )
             .await;
-            if let Err(error) = sent {
-                tracing::warn!(primary = %context.name(), reason, %error, "an event could not be sent");
+            if let Err(error) = sent
+                && context.recorder.may_complain()
+            {
+                tracing::warn!(
+                    primary = %context.name(), reason, %error,
+                    "an event could not be sent: grant create and patch on events.events.k8s.io. Further ones are told of \
+                     once a minute at most"
+                );
             }
         });
     }

@@ -101,3 +101,68 @@ async fn a_source_that_may_not_be_read_is_told_by_verb_and_resource_and_followed
     .await?;
     Ok(())
 }
+
+#[tokio::test]
+async fn the_rights_of_the_example_are_enough() -> Result<()> {
+    let cluster = Cluster::start().await?;
+    cluster.apply_crds().await?;
+    cluster.apply(PROVIDER).await?;
+    let example = include_str!("../../../../examples/rights/host.yaml");
+    let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(example)?;
+    let role = documents.iter().find(|document| document["kind"] == "ClusterRole");
+    let rules: Vec<PolicyRule> = serde_json::from_value(role.map(|role| role["rules"].clone()).unwrap_or_default())?;
+    let kubeconfig = cluster
+        .service_account("default", "patchbay", &rules, Scope::Cluster)
+        .await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, serde_json::to_string(&kubeconfig)?)?;
+    let options = HostOptions {
+        kubeconfig: Some(file),
+        arguments: vec!["--log".to_owned(), "debug".to_owned()],
+        ..HostOptions::default()
+    };
+    let host = Host::start(&cluster, &options).await?;
+    let object = json!({
+        "apiVersion": "kubernetes.crossplane.io/v1alpha2", "kind": "Object", "metadata": {"name": "o"},
+        "spec": {
+            "references": [{"patchesFrom": {
+                "apiVersion": "v1", "kind": "Secret", "namespace": "default", "name": "source", "fieldPath": "data.k",
+            }, "toFieldPath": "data.k"}],
+            "forProvider": {"manifest": {
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "target", "namespace": "default"},
+            }},
+            "providerConfigRef": {"name": "kubernetes-provider"},
+        },
+    });
+    cluster
+        .apply("{apiVersion: v1, kind: Secret, metadata: {name: source}, stringData: {k: one}}")
+        .await?;
+    cluster.apply(&object.to_string()).await?;
+    let limit = Duration::from_secs(20);
+    wait_for("the Object to be ready", limit, async || {
+        let object = cluster
+            .get("kubernetes.crossplane.io/v1alpha2", "Object", "", "o")
+            .await?;
+        let ready = object.and_then(|object| condition(&object, "Ready"));
+        Ok(ready.filter(|ready| ready.status == "True"))
+    })
+    .await?;
+    cluster
+        .delete("kubernetes.crossplane.io/v1alpha2", "Object", "", "o")
+        .await?;
+    wait_for("the target to be gone", limit, async || {
+        Ok(cluster
+            .get("v1", "ConfigMap", "default", "target")
+            .await?
+            .is_none()
+            .then_some(()))
+    })
+    .await?;
+    let log = host.log();
+    let refused = log
+        .lines()
+        .find(|line| line.contains("forbidden") || line.contains("grant"));
+    assert!(refused.is_none(), "{refused:?}");
+    Ok(())
+}
