@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use patchbay_core::{ClusterId, ClusterSource, Core, Kind, ObjectKey, ObjectName};
 
 use super::Asked;
+use super::nearest::nearest;
 
 /// Kinds, clusters and namespaces that a message lists.
 const LISTED: usize = 20;
@@ -21,10 +22,12 @@ pub enum NotExplained {
         known: String,
     },
     /// No such kind.
-    #[error("nothing that runs here has to do with a kind {asked:?}. Kinds that are watched: {known}")]
+    #[error("nothing that runs here has to do with a kind {asked:?}{hint}. Kinds that are watched: {known}")]
     Kind {
         /// What was asked for.
         asked: String,
+        /// What may have been meant.
+        hint: String,
         /// What there is.
         known: String,
     },
@@ -78,8 +81,10 @@ pub(super) fn find(core: &Core, reconciled: &[Reconciled], asked: &Asked) -> Res
     }
     if !any_kind {
         let known = listed(places.iter().map(|(_, kind)| resource(kind)));
+        let nearest = nearest(places.iter().map(|(_, kind)| kind), &asked.kind);
+        let hint = nearest.map_or(String::new(), |kind| format!(": did you mean {}?", resource(kind)));
         let asked = asked.kind.clone();
-        return Err(NotExplained::Kind { asked, known });
+        return Err(NotExplained::Kind { asked, hint, known });
     }
     // The host's cluster is meant unless another is named.
     if found.iter().any(|object| object.cluster == ClusterId::HOST) {

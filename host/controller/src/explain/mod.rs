@@ -6,6 +6,7 @@
 mod find;
 mod hide;
 mod model;
+mod nearest;
 mod object;
 mod primary;
 mod run;

@@ -97,6 +97,9 @@ pub struct QueryExplained {
     /// The id that the plugin gave it. One without an id is of an earlier run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
+    /// The newest run did not name it. It stays until a run succeeds, so that its repair is followed, too.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub earlier: bool,
     /// The query in words.
     pub text: String,
     /// Where it looks, if that is not the primary's own cluster.
@@ -252,6 +255,13 @@ pub enum DependentExplained {
         id: Option<String>,
         /// The query in words.
         text: String,
+    },
+    /// A primary, whose last run wrote it.
+    Writer {
+        /// The plugin's name.
+        plugin: String,
+        /// The primary.
+        primary: ObjectExplained,
     },
     /// A plugin, which finds it as a primary.
     Primary {

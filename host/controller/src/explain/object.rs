@@ -1,6 +1,6 @@
 //! An object, and who depends on it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use patchbay_core::{Criterion, ObjectKey, PrimaryKey, Query, QueryUser, Target};
@@ -35,10 +35,37 @@ impl View<'_> {
             .collect();
         let named = self.history.named();
         let told = users.iter().take(DEPENDENTS);
-        let dependents = told
+        let mut dependents: Vec<_> = told
             .filter_map(|(query, user)| self.dependent(query, user, &named))
             .collect();
+        let asking = users.iter().filter_map(|(_, user)| match user {
+            QueryUser::Primary(key) => Some(key),
+            _ => None,
+        });
+        // Whoever writes an object asks for it, or is among those who ran last, unless the host has many.
+        let primaries: BTreeSet<&PrimaryKey> = asking.chain(named.keys().copied()).collect();
+        let writers = primaries.into_iter().filter(|key| self.writes(key, versions));
+        dependents.extend(writers.filter_map(|key| self.writer(key)).take(DEPENDENTS));
         (dependents, users.len().saturating_sub(DEPENDENTS))
+    }
+
+    /// Whether a primary's last run applied one of these.
+    fn writes(&self, key: &PrimaryKey, versions: &[ObjectKey]) -> bool {
+        let last = self.last_run(key);
+        last.is_some_and(|last| versions.iter().any(|object| last.applied.contains_key(object)))
+    }
+
+    fn writer(&self, key: &PrimaryKey) -> Option<DependentExplained> {
+        let controller = (self.controller)(key.controller)?;
+        let primary = ObjectKey {
+            cluster: controller.cluster,
+            kind: controller.kind.clone(),
+            name: key.name.clone(),
+        };
+        Some(DependentExplained::Writer {
+            plugin: controller.plugin.to_owned(),
+            primary: self.object(&primary),
+        })
     }
 
     /// None if the dependent is about to go.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::SignedDuration;
-use patchbay_core::{Finding, FoundObject, PrimaryKey, PrimaryReport, QueryReport, Time};
+use patchbay_core::{FailureReason, Finding, FoundObject, PrimaryKey, PrimaryReport, QueryReport, Time};
 use serde::Deserialize;
 
 use super::View;
@@ -85,6 +85,7 @@ impl View<'_> {
             match &named.asked {
                 Err(refused) => queries.push(QueryExplained {
                     id: Some(named.id.to_string()),
+                    earlier: false,
                     text: "not asked".to_owned(),
                     cluster: None,
                     finding: FindingExplained::Failed {
@@ -105,7 +106,9 @@ impl View<'_> {
         for known in left {
             let id = sets.iter().find_map(|named| id_of(named, &known.query));
             let mut query = self.query(report, known, id);
+            query.earlier = id.is_some();
             if id.is_none() {
+                // A run under way may have named it.
                 Names(doubtful(&known.query, report)).hide_in_query(&mut query);
             }
             queries.push(query);
@@ -117,6 +120,7 @@ impl View<'_> {
         let elsewhere = known.query.cluster != primary.object.cluster;
         QueryExplained {
             id: id.map(str::to_owned),
+            earlier: false,
             text: words(&known.query),
             cluster: elsewhere.then(|| self.core.cluster_name(known.query.cluster)),
             finding: finding(known.finding.as_ref()),
@@ -155,9 +159,19 @@ fn finding(finding: Option<&Finding>) -> FindingExplained {
             names: objects.iter().take(NAMES).filter_map(name_of).collect(),
         },
         Some(Finding::Failed(failure)) => FindingExplained::Failed {
-            reason: format!("{:?}", failure.reason),
+            reason: reason(failure.reason).to_owned(),
             message: failure.message.to_string(),
         },
+    }
+}
+
+fn reason(reason: FailureReason) -> &'static str {
+    match reason {
+        FailureReason::NoSuchKind => "NoSuchKind",
+        FailureReason::Forbidden => "Forbidden",
+        FailureReason::Unreachable => "Unreachable",
+        FailureReason::Invalid => "Invalid",
+        FailureReason::TooLarge => "TooLarge",
     }
 }
 

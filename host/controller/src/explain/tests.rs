@@ -263,7 +263,8 @@ fn one_object_must_be_meant() {
     assert!(elsewhere.to_string().contains("n/q"), "{elsewhere}");
     let kind = world.explain("cpoy", None, "q").expect_err("no such kind");
     assert!(
-        kind.to_string().contains("configmap, copy.example.dev, secret"),
+        kind.to_string().contains("did you mean copy.example.dev?")
+            && kind.to_string().contains("configmap, copy.example.dev, secret"),
         "{kind}"
     );
 }

@@ -99,8 +99,13 @@ fn queries(queries: &[QueryExplained], paint: Paint) -> String {
             None => query.text.clone(),
         };
         let watched: Vec<_> = query.watches.iter().map(watch).collect();
+        let id = query.id.as_deref().unwrap_or("-");
         [
-            query.id.clone().unwrap_or_else(|| "-".to_owned()),
+            if query.earlier {
+                format!("{id} (earlier run)")
+            } else {
+                id.to_owned()
+            },
             of,
             watched.join(", "),
             finding(&query.finding),
@@ -205,6 +210,11 @@ fn dependents(explanation: &Explanation, paint: Paint) -> String {
             id.clone().unwrap_or_else(|| "-".to_owned()),
             text.clone(),
         ],
+        DependentExplained::Writer { plugin, primary } => [
+            format!("{} (plugin {plugin})", placed(primary, &object.cluster)),
+            "-".to_owned(),
+            "writes it".to_owned(),
+        ],
         DependentExplained::Primary { plugin } => [
             format!("plugin {plugin}"),
             "-".to_owned(),
@@ -273,7 +283,7 @@ mod tests {
                         ],
                     },
                     {
-                        "text": "ConfigMaps in team", "watches": [],
+                        "id": "old", "earlier": true, "text": "ConfigMaps in team", "watches": [],
                         "finding": {"state": "matches", "count": 7, "names": ["team/a", "team/b"]},
                     },
                 ],
@@ -290,7 +300,7 @@ mod tests {
                     },
                     {
                         "time": "2025-12-31T22:00:00Z", "milliseconds": 1.5, "result": "failed",
-                        "reason": "NoSecret", "message": "Secret team/db is not there", "wakes": [], "moreWakes": 0,
+                        "reason": "ReconcileError", "message": "Secret team/db is not there", "wakes": [], "moreWakes": 0,
                         "writes": [], "moreWrites": 0, "changedPrimary": false,
                     },
                 ],
@@ -298,6 +308,7 @@ mod tests {
             "dependents": [
                 {"as": "primary", "plugin": "copy"},
                 {"as": "query", "plugin": "copy", "primary": object("Copy", "other"), "id": "first", "text": "Copy db"},
+                {"as": "writer", "plugin": "copy", "primary": object("Copy", "other")},
                 {"as": "kubeconfig", "cluster": "of kubeconfig Secret team/remote key k"},
             ],
             "moreDependents": 5,
@@ -317,10 +328,10 @@ The last run failed
 Next run in 90 s: the last run failed
 Protects: Secret team/db
 
-  QUERY   OF                                                              WATCHED                        FINDS
-  source  Secret team/db, fields data.password                            namespace team                 version 41
-  all     Pods in team in cluster of kubeconfig Secret team/remote key k  everywhere, metadata (failed)  failed (Forbidden): may not list pods
-  -       ConfigMaps in team                                                                             7: team/a, team/b, …
+  QUERY              OF                                                              WATCHED                        FINDS
+  source             Secret team/db, fields data.password                            namespace team                 version 41
+  all                Pods in team in cluster of kubeconfig Secret team/remote key k  everywhere, metadata (failed)  failed (Forbidden): may not list pods
+  old (earlier run)  ConfigMaps in team                                                                             7: team/a, team/b, …
 
 Run 12 s ago, took 4.125 ms: a write failed
   woken by   Secret (v1) team/db changed at version 41
@@ -332,12 +343,13 @@ Run 12 s ago, took 4.125 ms: a write failed
   updated    its own status or finalizers
 
 Run 2 h 0 min ago, took 1.5 ms: failed, to be tried again
-  NoSecret   Secret team/db is not there
+  ReconcileError Secret team/db is not there
 
 Depended on by
   WHO                                             BY QUERY  OF
   plugin copy                                     -         finds it as a primary
   Copy team/other (plugin copy)                   first     Copy db
+  Copy team/other (plugin copy)                   -         writes it
   cluster of kubeconfig Secret team/remote key k  -         its kubeconfig
   and 5 more
 ";
