@@ -13,12 +13,14 @@ use crate::decide::{GivenUp, World};
 use crate::translate;
 
 /// The id under which plugins see the one cluster that files make up.
-pub const CLUSTER_ID: &str = "files";
+pub const CLUSTER_ID: &str = "of these files";
 
 /// Objects from files. Whatever cluster a query names, they are what it finds.
 #[derive(Default)]
 pub struct Offline {
     objects: Vec<(Kind, RawObject)>,
+    /// The objects as they were given, and whether a query has found them.
+    given: Vec<(Value, bool)>,
     /// The primary that is being rendered.
     primary: String,
 }
@@ -47,7 +49,13 @@ impl Offline {
         metadata["resourceVersion"] = json!(number.to_string());
         let raw = RawObject::parse(&object.to_string())?;
         self.objects.push((Kind::new(api_version, kind), raw));
+        self.given.push((object.clone(), false));
         Ok(object)
+    }
+
+    /// The objects that no query has found.
+    pub fn unused(&self) -> impl Iterator<Item = &Value> {
+        self.given.iter().filter(|(_, found)| !found).map(|(object, _)| object)
     }
 
     /// Tells which primary asks from now on, by its uid.
@@ -69,7 +77,7 @@ impl Offline {
         Some(namespaces.map(|(_, object)| object.name.name.clone()).collect())
     }
 
-    fn find_one(&self, query: &Query) -> Finding {
+    fn find_one(&mut self, query: &Query) -> Finding {
         let checked = match translate::checked(query, &self.primary) {
             Ok(checked) => checked.on(ClusterId::HOST),
             Err(failure) => {
@@ -86,7 +94,8 @@ impl Offline {
         let mut found: Vec<(&RawObject, FoundObject)> = self
             .objects
             .iter()
-            .filter(|(kind, object)| {
+            .zip(&mut self.given)
+            .filter(|((kind, object), _)| {
                 let key = ObjectKey {
                     cluster: ClusterId::HOST,
                     kind: kind.clone(),
@@ -94,7 +103,10 @@ impl Offline {
                 };
                 checked.matches(&key, &object.metadata) && looks_in(&object.name)
             })
-            .filter_map(|(kind, object)| Some((object, found(kind, object, &checked.fields)?)))
+            .filter_map(|((kind, object), (_, is_found))| {
+                *is_found = true;
+                Some((object, found(kind, object, &checked.fields)?))
+            })
             .collect();
         found.sort_by_key(|(object, _)| &object.name);
         let mut found = found.into_iter().map(|(_, found)| found);

@@ -120,7 +120,7 @@ pub(crate) struct RenderArguments {
     #[arg(long, value_name = "FILE")]
     pub(crate) plugin: PathBuf,
 
-    /// Files with objects, as YAML or JSON; - for standard input. Objects of the kinds that the plugin reconciles are its
+    /// Files with objects, as YAML or JSON, or folders of such; - for standard input. Objects of the kinds that the plugin reconciles are its
     /// primaries, all are what their queries find.
     #[arg(short, long = "file", value_name = "FILE", required = true, num_args = 1..)]
     pub(crate) files: Vec<PathBuf>,

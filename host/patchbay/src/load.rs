@@ -8,8 +8,14 @@ use patchbay_plugin::{Engine, Limits, Plugin, Settings};
 /// Loads one plugin.
 pub(crate) fn file(engine: &Engine, path: &Path) -> anyhow::Result<Plugin> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    if path.is_dir() {
+        bail!(
+            "{} is a folder: name one plugin, a file that ends in .wasm",
+            path.display()
+        );
+    }
     let bytes = std::fs::read(path).with_context(|| format!("plugin {}", path.display()))?;
-    Ok(Plugin::load(engine, &name, &bytes, Limits::default())?)
+    Plugin::load(engine, &name, &bytes, Limits::default()).with_context(|| path.display().to_string())
 }
 
 /// An engine with its default settings.

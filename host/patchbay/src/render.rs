@@ -23,12 +23,14 @@ pub(crate) fn render(arguments: &RenderArguments) -> anyhow::Result<ExitCode> {
     let mut world = Offline::default();
     let mut primaries = Vec::new();
     for path in &arguments.files {
-        for (number, object) in manifests::read(path)?.into_iter().enumerate() {
-            let object = world
-                .add(object)
-                .map_err(|problem| anyhow!("{}: object {}: {problem}", path.display(), number + 1))?;
-            if is_primary(&plugin, &object) {
-                primaries.push(object);
+        for (file, objects) in manifests::read(path)? {
+            for (number, object) in objects.into_iter().enumerate() {
+                let object = world
+                    .add(object)
+                    .map_err(|problem| anyhow!("{}: object {}: {problem}", file.display(), number + 1))?;
+                if is_primary(&plugin, &object) {
+                    primaries.push(object);
+                }
             }
         }
     }
@@ -51,6 +53,18 @@ pub(crate) fn render(arguments: &RenderArguments) -> anyhow::Result<ExitCode> {
         .collect();
     let failed = rendered.iter().any(|rendered| rendered.failed);
     let documents: Vec<Value> = rendered.into_iter().map(|rendered| rendered.document).collect();
+    // Of a run that failed it is not known what else it would have asked for.
+    for unused in world.unused().filter(|_| !failed) {
+        if !primaries.contains(unused) {
+            let (of, name) = (&unused["kind"], &unused["metadata"]["name"]);
+            let (of, name) = (of.as_str().unwrap_or_default(), name.as_str().unwrap_or_default());
+            eprintln!(
+                "patchbay: note: {of} {name} ({}) is none of what plugin {} reconciles, and no query finds it",
+                unused["apiVersion"].as_str().unwrap_or_default(),
+                plugin.name()
+            );
+        }
+    }
     output::print(&print(&documents, arguments.output)?)?;
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

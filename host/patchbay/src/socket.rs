@@ -133,7 +133,17 @@ fn is_unavailable(error: &anyhow::Error) -> bool {
 }
 
 fn bind(path: &Path) -> anyhow::Result<UnixListener> {
-    let problem = || format!("cannot serve the socket {}", path.display());
+    let problem = || match path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+    {
+        Some(folder) => format!(
+            "cannot serve the socket {}: make the folder {}, or name another file with --socket",
+            path.display(),
+            folder.display()
+        ),
+        None => format!("cannot serve the socket {}", path.display()),
+    };
     let listener = match UnixListener::bind(path) {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             remove_stale(path)?;

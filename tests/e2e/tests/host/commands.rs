@@ -13,6 +13,7 @@ fn patchbay(arguments: &[&str]) -> Result<Output> {
         .args(arguments)
         .env_remove("KUBECONFIG")
         .env_remove("KUBERNETES_SERVICE_HOST")
+        .env_remove("PATCHBAY_PLUGINS")
         .env("PATCHBAY_SOCKET", "none")
         .output()?;
     Ok(output)
@@ -134,6 +135,34 @@ fn a_command_line_that_makes_no_sense_ends_with_exit_code_2() -> Result<()> {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.starts_with("patchbay: ") && said.contains(words), "{said}");
     }
+    Ok(())
+}
+
+#[test]
+fn explain_says_what_is_wrong_with_its_socket() -> Result<()> {
+    let said = refused(&["explain", "secret/db", "--socket", "/etc/passwd"])?;
+    assert!(said.contains("/etc/passwd is no socket"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_folder_is_rendered_and_what_takes_no_part_is_noted() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let other = "{apiVersion: example.org/v1, kind: Other, metadata: {name: unused}}";
+    std::fs::write(folder.path().join("world.yaml"), WORLD)?;
+    std::fs::write(folder.path().join("other.yml"), other)?;
+    std::fs::write(folder.path().join("notes.txt"), "{")?;
+    let folder = folder.path().display().to_string();
+    let output = patchbay(&["render", "--plugin", &object_plugin()?, "-f", &folder])?;
+    let said = String::from_utf8(output.stderr)?;
+    assert!(output.status.success(), "{said}");
+    let notes: Vec<_> = said.lines().filter(|line| line.contains("note:")).collect();
+    assert!(
+        matches!(notes[..], [note] if note.contains("Other unused (example.org/v1)")),
+        "{said}"
+    );
+    let said = refused(&["plugin", "inspect", "/tmp"])?;
+    assert!(said.contains("/tmp is a folder"), "{said}");
     Ok(())
 }
 
