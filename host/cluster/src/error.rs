@@ -113,6 +113,15 @@ impl Error {
         }
     }
 
+    /// What went wrong, for those who have said where.
+    pub(crate) fn unplaced(&self) -> String {
+        let whole = self.to_string();
+        match whole.strip_prefix("cluster ").and_then(|rest| rest.split_once(": ")) {
+            Some((_, rest)) => rest.to_owned(),
+            None => whole,
+        }
+    }
+
     /// The failure that core is told.
     pub fn failure(&self) -> Failure {
         Failure::new(self.reason(), self.to_string())

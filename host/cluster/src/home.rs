@@ -38,7 +38,7 @@ pub enum HomeError {
         problem: String,
     },
     /// The API server cannot be reached.
-    #[error("API server {server}: {source}; check that it runs and that the kubeconfig names it and its credentials")]
+    #[error("API server {server}: {}; check that it runs and that the kubeconfig names it and its credentials", source.unplaced())]
     Server {
         /// Its address.
         server: String,

@@ -39,8 +39,17 @@ impl Problem {
             failure.reason,
             QueryFailureReason::Invalid | QueryFailureReason::Unsupported | QueryFailureReason::NotGranted
         );
+        // The host begins with the cluster, too.
+        let placed = failure
+            .message
+            .strip_prefix("cluster ")
+            .and_then(|rest| rest.split_once(": "));
+        let message = match placed {
+            Some((cluster, rest)) if what.ends_with(&format!("in cluster {cluster}")) => rest,
+            _ => &failure.message,
+        };
         Problem {
-            message: format!("{what}: {}", failure.message),
+            message: format!("{what}: {message}"),
             permanent,
         }
     }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
-use patchbay_harness::{Cluster, Host, HostOptions, condition, wait_for};
+use patchbay_harness::{Cluster, Host, HostOptions, binaries, condition, wait_for};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::examples::Route;
@@ -133,6 +133,11 @@ async fn keep(kubeconfig: &std::path::Path, host: &mut Host) -> Result<()> {
     eprintln!("  kubectl get configmap application-settings -n {namespace} -o yaml --watch");
     eprintln!(
         "  kubectl patch configmap shared-settings -n {namespace} --type merge -p '{{\"data\":{{\"log-level\":\"debug\"}}}}'"
+    );
+    eprintln!(
+        "  {} explain --socket {} object/log-level",
+        binaries::host()?.display(),
+        host.socket().display()
     );
     eprintln!(
         "The host logs to {}. The manifests are those in examples/object.",
