@@ -364,6 +364,13 @@ impl Core {
         let mut uses = LastUses::default();
         for object in self.candidates(primary, key) {
             let Some(present) = self.cache.present(&object) else {
+                // It is not seen now. Whether it is there, its release will tell.
+                let protected = self.protections.by_object.get(&object);
+                if let Some(protected) = protected.and_then(|finalizers| finalizers.get(&finalizer))
+                    && protected.by.iter().all(|by| **by == *key)
+                {
+                    uses.kept.push((object, protected.uid.clone()));
+                }
                 continue;
             };
             if !present.metadata.finalizers.contains(&finalizer) {
@@ -446,7 +453,8 @@ impl Core {
             }
         }
         for (object, uid) in uses.kept {
-            self.protections.keep(object, uid, &finalizer);
+            self.protections.keep(object.clone(), uid, &finalizer);
+            self.release_unused(&object, &finalizer);
         }
         for (object, uid) in &uses.released {
             // Whoever protects it meanwhile must not count on the finalizer that is being taken off.
