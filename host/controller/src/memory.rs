@@ -20,25 +20,12 @@ pub(crate) struct LastRun {
     pub(crate) contended: Option<String>,
     /// The run itself, for those who ask.
     pub(crate) run: Option<Arc<RunRecord>>,
-    /// The status that was written last.
-    pub(crate) status: Option<WrittenStatus>,
-    /// The plugin's finalizer was on the primary.
-    pub(crate) held: bool,
+    /// When the API server last saw this manager change the primary's status.
+    pub(crate) status_time: Option<Arc<str>>,
     /// What was applied and is still wanted.
     pub(crate) applied: HashMap<ObjectKey, Applied>,
     /// The set that was pruned, if it was.
     pub(crate) pruned: Option<Pruned>,
-}
-
-/// A status as it was written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct WrittenStatus {
-    /// A hash of what the plugin wanted.
-    pub(crate) wanted: u64,
-    /// The primary's version afterwards.
-    pub(crate) version: Version,
-    /// When the API server last saw this manager change it.
-    pub(crate) time: Option<Arc<str>>,
 }
 
 /// An object as it was after it was applied.

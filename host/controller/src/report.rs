@@ -33,8 +33,7 @@ impl Report {
     pub(crate) fn unwritten(last: Option<&LastRun>) -> Self {
         let kept = last.map(|last| LastRun {
             applied: last.applied.clone(),
-            status: last.status.clone(),
-            held: last.held,
+            status_time: last.status_time.clone(),
             pruned: last.pruned.clone(),
             ..LastRun::default()
         });

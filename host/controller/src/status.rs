@@ -1,13 +1,10 @@
 //! A primary's status: complete with the times of its conditions, and sent only when it differs.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use patchbay_cluster::{Connection, WriteError};
 use patchbay_plugin::contract::WriteAction;
 use serde_json::{Map, Value};
 
 use crate::apply::is_later;
-use crate::memory::WrittenStatus;
 use crate::report::{Report, failed, invalid};
 use crate::worker::now;
 use crate::writer::Writer;
@@ -21,8 +18,8 @@ impl Writer<'_> {
         };
         let present = &self.primary["status"];
         let merged = merged_status(present, &wanted, &now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
-        let last = self.last.and_then(|last| last.status.clone());
-        report.last.status.clone_from(&last);
+        let time = self.last.and_then(|last| last.status_time.clone());
+        report.last.status_time.clone_from(&time);
         if *present == merged {
             return;
         }
@@ -37,20 +34,8 @@ impl Writer<'_> {
                     .as_ref()
                     .and_then(|written| written.applied_at(&self.manager, Some("status")));
                 // Where there was no status, nobody but this manager has made its own.
-                let time = last.as_ref().and_then(|last| last.time.as_ref());
-                let own = is_later(time, now.as_ref()) || (present.is_null() && now.is_some());
-                let status = WrittenStatus {
-                    wanted: digest(status),
-                    version: written
-                        .as_ref()
-                        .map(|written| written.metadata.version)
-                        .unwrap_or_default(),
-                    time: now,
-                };
-                if last.is_some_and(|last| is_reverted(&last, &status)) {
-                    report.reverted.push(context.object.clone());
-                }
-                report.last.status = Some(status);
+                let own = is_later(time.as_ref(), now.as_ref()) || (present.is_null() && now.is_some());
+                report.last.status_time = now;
                 report.note(&context.object, written, own);
             }
             // The primary has gone, and its status with it.
@@ -64,17 +49,6 @@ impl Writer<'_> {
         tracing::warn!(primary = %self.context.name(), %error, "the status could not be written");
         report.tell(WriteAction::Status, self.primary_reference(), failed(error));
     }
-}
-
-/// Whether the same status had to be written once more, and that changed something: somebody else has written it in between.
-fn is_reverted(last: &WrittenStatus, now: &WrittenStatus) -> bool {
-    last.wanted == now.wanted && last.version != now.version
-}
-
-fn digest(status: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    status.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// The status that a plugin wants, with `lastTransitionTime` in every condition that has none: that of the present status

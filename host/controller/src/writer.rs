@@ -54,7 +54,7 @@ impl<'a> Writer<'a> {
     /// It may not go yet, since core does not know everything that hangs on it.
     pub(crate) async fn write(&self, outcome: &Outcome, done: Option<bool>) -> Result<Report, Parked> {
         let mut report = Report::default();
-        report.last.status = self.last.and_then(|last| last.status.clone());
+        report.last.status_time = self.last.and_then(|last| last.status_time.clone());
         if done.is_none() {
             self.hold(&mut report).await;
         }
@@ -90,12 +90,8 @@ impl<'a> Writer<'a> {
         let Some(finalizer) = self.context.attached.plugin.description().finalizer.clone() else {
             return;
         };
-        report.last.held = true;
         if finalizers(self.primary).contains(&finalizer) {
             return;
-        }
-        if self.last.is_some_and(|last| last.held) {
-            report.reverted.push(self.context.object.clone());
         }
         let manager = format!("{}-finalizer", self.manager);
         let (context, name) = (self.context, &self.context.key.name);
