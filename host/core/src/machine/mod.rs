@@ -5,9 +5,12 @@ mod connections;
 mod dependents;
 mod explain;
 mod namespaces;
+mod permits;
 mod protections;
 mod queries;
+mod readiness;
 mod runs;
+mod sets;
 mod streams;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};

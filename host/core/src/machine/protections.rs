@@ -12,10 +12,8 @@ use indexmap::IndexMap;
 use super::{Core, Effect, Protection, Releases, Timer};
 use crate::change::Metadata;
 use crate::name::{ClusterId, ControllerId, Kind, ObjectKey, PrimaryKey};
-use crate::planted::Planted;
 use crate::primaries::{Job, Primary, Run, RunId};
 use crate::query::{QueryId, Target};
-use crate::registry::Registered;
 use crate::time::Time;
 use crate::users::User;
 use crate::wake::Wake;
@@ -208,34 +206,6 @@ impl Core {
         }
     }
 
-    /// Whether every primary that may protect by a finalizer has said what it depends on.
-    fn is_counted(&self, finalizer: &Arc<str>) -> bool {
-        let mut controllers = self.controllers.values();
-        self.planted(Planted::ReleaseOnIncompleteIndex)
-            || !controllers.any(|controller| controller.protection == *finalizer && !controller.complete)
-    }
-
-    /// Whether that will be so in a moment. Primaries that cannot be listed may never say anything.
-    fn is_being_counted(&self, finalizer: &Arc<str>) -> bool {
-        !self.planted(Planted::ReleaseOnIncompleteIndex)
-            && self.controllers.values().any(|controller| {
-                let failed = || {
-                    self.registry
-                        .get(controller.primaries)
-                        .is_some_and(Registered::has_failed)
-                };
-                controller.protection == *finalizer && !controller.complete && !failed()
-            })
-    }
-
-    /// Whether all is known that decides on what is protected by a finalizer: nobody lacked an answer to say it.
-    fn is_known(&self, finalizer: &Arc<str>) -> bool {
-        let mut controllers = self.controllers.values();
-        self.planted(Planted::ReleaseOnIncompleteIndex)
-            || self.is_counted(finalizer)
-                && !controllers.any(|controller| controller.protection == *finalizer && controller.unsighted > 0)
-    }
-
     /// Whether such a primary asks for an object, under whatever name of its cluster.
     fn is_asked_for(
         &self,
@@ -341,7 +311,7 @@ impl Core {
     }
 
     /// Runs those primaries that can go now.
-    fn let_leave(&mut self, finalizer: &Arc<str>, now: Time) {
+    pub(super) fn let_leave(&mut self, finalizer: &Arc<str>, now: Time) {
         for key in self.protections.leaving.clone() {
             if self.finalizer_of(&key).as_ref() == Some(finalizer) && self.last_uses(&key).is_some() {
                 self.protections.leaving.remove(&key);
@@ -558,6 +528,18 @@ impl Core {
         }
     }
 
+    /// Goes through all kinds of which something is protected.
+    pub(super) fn sweep_protected(&mut self, finalizer: &Arc<str>) {
+        let protected = self.protections.by_object.iter();
+        let places: BTreeSet<(ClusterId, Kind)> = protected
+            .filter(|(_, finalizers)| finalizers.contains_key(finalizer))
+            .map(|(object, _)| (object.cluster, object.kind.clone()))
+            .collect();
+        for (cluster, kind) in places {
+            self.sweep(finalizer, cluster, &kind);
+        }
+    }
+
     /// Tells which objects of a kind carry a finalizer, with their uids; none if they could not be listed.
     pub fn swept(
         &mut self,
@@ -576,36 +558,6 @@ impl Core {
         for (object, uid) in found {
             self.protections.keep(object.clone(), uid, finalizer);
             self.release_unused(&object, finalizer);
-        }
-    }
-
-    /// A controller may have become complete: all its primaries have said what they depend on.
-    pub(super) fn check_complete(&mut self, id: ControllerId, now: Time) {
-        let Some(controller) = self.controllers.get_mut(&id) else {
-            return;
-        };
-        let finalizer = controller.protection.clone();
-        let entry = self.registry.get(controller.primaries);
-        if !entry.is_some_and(Registered::is_ready) {
-            if entry.is_some_and(Registered::has_failed) {
-                self.let_leave(&finalizer, now);
-            }
-            return;
-        }
-        if controller.complete || controller.unasked > 0 {
-            return;
-        }
-        controller.complete = true;
-        if self.is_counted(&finalizer) {
-            self.release_all_unused(&finalizer, now);
-            let protected = self.protections.by_object.iter();
-            let places: BTreeSet<(ClusterId, Kind)> = protected
-                .filter(|(_, finalizers)| finalizers.contains_key(&finalizer))
-                .map(|(object, _)| (object.cluster, object.kind.clone()))
-                .collect();
-            for (cluster, kind) in places {
-                self.sweep(&finalizer, cluster, &kind);
-            }
         }
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Core, Effect, Finished, ReferenceSet, References, RunResult, Slowed, Timer};
+use super::sets::unite;
+use super::{Core, Effect, Finished, RunResult, Slowed, Timer};
 use crate::cache::Object;
 use crate::circles::Way;
 use crate::expected::Expected;
 use crate::name::{ClusterId, ControllerId, ObjectKey, PrimaryKey};
-use crate::planted::Planted;
 use crate::primaries::{Due, Job, Primary, Run, RunId, WrittenObject};
-use crate::query::{Fields, Finding, FoundObject, QueryId, Target};
+use crate::query::{Fields, FoundObject, QueryId, Target};
 use crate::queue::Priority;
 use crate::time::Time;
 use crate::users::User;
@@ -19,9 +19,6 @@ use crate::wake::Wake;
 
 /// A plugin that asks to run again and again gets no more than this.
 const SOONEST: Duration = Duration::from_millis(100);
-
-/// A run that has been given up so often in a row to wait for answers names other queries each time.
-const PARKED_IN_A_ROW: u32 = 32;
 
 impl Core {
     /// Queues a primary, or makes it run once more if it is running. `way` is how the wake came, if a run's write caused it:
@@ -146,45 +143,6 @@ impl Core {
         self.primaries.insert(key.clone(), primary);
     }
 
-    /// A primary has said for the first time what it depends on, or will not.
-    fn has_asked(&mut self, key: &PrimaryKey, now: Time) {
-        let asked = self
-            .primaries
-            .get_mut(key)
-            .is_none_or(|primary| std::mem::replace(&mut primary.asked, true));
-        if !asked {
-            self.one_asked(key.controller, now);
-        }
-    }
-
-    fn one_asked(&mut self, id: ControllerId, now: Time) {
-        if let Some(controller) = self.controllers.get_mut(&id) {
-            controller.unasked = controller.unasked.saturating_sub(1);
-            self.check_complete(id, now);
-        }
-    }
-
-    /// A primary has said for the first time what it depends on, with all answers before it.
-    fn is_sighted(&mut self, key: &PrimaryKey, now: Time) {
-        let sighted = self
-            .primaries
-            .get_mut(key)
-            .is_none_or(|primary| std::mem::replace(&mut primary.sighted, true));
-        if !sighted {
-            self.one_sighted(key.controller, now);
-        }
-    }
-
-    fn one_sighted(&mut self, id: ControllerId, now: Time) {
-        if let Some(controller) = self.controllers.get_mut(&id) {
-            controller.unsighted = controller.unsighted.saturating_sub(1);
-            if controller.unsighted == 0 {
-                let finalizer = controller.protection.clone();
-                self.release_all_unused(&finalizer, now);
-            }
-        }
-    }
-
     /// The last run's write of an object has been seen. Once all have been, the primary may have asked to run again.
     pub(super) fn write_seen(&mut self, key: &PrimaryKey, now: Time) {
         let all_seen = !self.expected.any_of(key);
@@ -270,101 +228,7 @@ impl Core {
         }
     }
 
-    pub(super) fn next_run(&mut self) -> Option<Effect> {
-        while self.primaries.running() < self.settings.runs {
-            // A controller leaves some permits to others, however many primaries of its are ready.
-            let most = (self.settings.runs * 3 / 4).max(1);
-            let may_run = |id: ControllerId| {
-                let listed = self
-                    .controllers
-                    .get(&id)
-                    .is_none_or(|controller| controller.listed.iter().all(|listed| *listed));
-                listed && self.primaries.running_in(id) < most
-            };
-            let Some((ticket, key)) = self.queue.pop(may_run) else {
-                if self.unhold_all() {
-                    continue;
-                }
-                return None;
-            };
-            let current = self
-                .primaries
-                .get(&key)
-                .is_some_and(|primary| matches!(primary.job, Job::Queued(_, held) if held == ticket));
-            if !current {
-                continue;
-            }
-            // It went and came back, and the run that it had before is still writing.
-            if self.primaries.is_under_way(&key) {
-                self.behind.insert(key);
-                continue;
-            }
-            let clusters = self.clusters_of(&key);
-            if let Some(full) = clusters.iter().copied().find(|cluster| self.is_full(*cluster)) {
-                self.held.entry(full).or_default().push_back((ticket, key));
-                // The others may have had a permit for it.
-                for cluster in clusters {
-                    if !self.is_full(cluster) {
-                        self.unhold(cluster);
-                    }
-                }
-            } else if let Some(effect) = self.begin_run(&key, clusters) {
-                return Some(effect);
-            }
-        }
-        None
-    }
-
-    /// The clusters that a run of a primary may have to wait for, but for the host's, of which all runs are.
-    fn clusters_of(&self, key: &PrimaryKey) -> Vec<ClusterId> {
-        let queries = self.primaries.get(key).map(|primary| primary.queries.as_slice());
-        let queried = queries
-            .unwrap_or_default()
-            .iter()
-            .filter_map(|id| self.registry.get(*id))
-            .map(|entry| entry.query.cluster);
-        let home = self
-            .controllers
-            .get(&key.controller)
-            .map(|controller| controller.cluster);
-        let clusters: BTreeSet<ClusterId> = queried.chain(home).filter(|id| *id != ClusterId::HOST).collect();
-        clusters.into_iter().collect()
-    }
-
-    /// Whether so many runs may wait for a cluster that further ones must not begin: it may hang, and the others do not.
-    fn is_full(&self, cluster: ClusterId) -> bool {
-        self.primaries.running_at(cluster) >= (self.settings.runs / 4).max(1)
-    }
-
-    /// Queues a primary again that was held up by a cluster.
-    fn unhold(&mut self, cluster: ClusterId) {
-        let Some(held) = self.held.get_mut(&cluster) else {
-            return;
-        };
-        while let Some((ticket, key)) = held.pop_front() {
-            if let Some(primary) = self.primaries.get_mut(&key)
-                && let Job::Queued(priority, current) = primary.job
-                && current == ticket
-            {
-                primary.job = Job::Queued(priority, self.queue.push(key, priority));
-                break;
-            }
-        }
-        if held.is_empty() {
-            self.held.remove(&cluster);
-        }
-    }
-
-    /// Queues one primary for each cluster that has permits left. What had them may have gone without a run.
-    fn unhold_all(&mut self) -> bool {
-        let free: Vec<ClusterId> = self.held.keys().copied().filter(|id| !self.is_full(*id)).collect();
-        for cluster in &free {
-            self.unhold(*cluster);
-        }
-        !free.is_empty()
-    }
-
-    fn begin_run(&mut self, key: &Arc<PrimaryKey>, clusters: Vec<ClusterId>) -> Option<Effect> {
+    pub(super) fn begin_run(&mut self, key: &Arc<PrimaryKey>, clusters: Vec<ClusterId>) -> Option<Effect> {
         let Some((object, deleting)) = self.primary_object(key) else {
             if let Some(primary) = self.primaries.get_mut(key) {
                 primary.job = Job::Idle;
@@ -441,78 +305,6 @@ impl Core {
         })
     }
 
-    /// Tells the whole set of queries that a run names, once a round. They are registered before they are answered, so
-    /// no change between the two can be missed.
-    pub fn references(&mut self, run: RunId, set: ReferenceSet, now: Time) -> References {
-        let Some(key) = self.primaries.run_mut(run).map(|(key, _)| key.clone()) else {
-            self.end_run(run);
-            return References::Gone;
-        };
-        let ids: Vec<QueryId> = set
-            .queries
-            .into_iter()
-            .map(|query| self.register(query, User::Primary(key.clone()), now))
-            .collect();
-        self.add_joins(&key, &set.join_keys);
-        if let Some((_, run)) = self.primaries.run_mut(run) {
-            run.named.extend(&ids);
-            run.latest.clone_from(&ids);
-            run.join_keys.extend(set.join_keys.iter().cloned());
-            run.latest_joins = set.join_keys;
-        }
-        if set.complete {
-            self.has_asked(&key, now);
-        }
-        if let Some(findings) = ids.iter().map(|id| self.finding(*id)).collect::<Option<Vec<_>>>() {
-            if !self.reach(run, &ids) {
-                return self.put_off(run, &key, now);
-            }
-            let blind = findings.iter().any(|finding| matches!(finding, Finding::Failed(_)));
-            if let Some((_, run)) = self.primaries.run_mut(run) {
-                run.blind = blind;
-            }
-            // With an answer that it lacks, it might ask for more.
-            if set.complete && !blind {
-                self.is_sighted(&key, now);
-            }
-            return References::Answered(findings);
-        }
-        let Some(primary) = self.primaries.get_mut(&key) else {
-            return References::Gone;
-        };
-        if primary.parked >= PARKED_IN_A_ROW {
-            return References::Unsettled;
-        }
-        primary.parked += 1;
-        self.park(run);
-        References::Parked
-    }
-
-    /// Counts a run among those that may have to wait for the clusters of its queries. Not if one of these has enough.
-    fn reach(&mut self, run: RunId, queries: &[QueryId]) -> bool {
-        let clusters = queries
-            .iter()
-            .filter_map(|id| self.registry.get(*id))
-            .map(|entry| entry.query.cluster);
-        let new: BTreeSet<ClusterId> = clusters
-            .filter(|id| *id != ClusterId::HOST && !self.primaries.may_wait_for(run, *id))
-            .collect();
-        if new.iter().any(|cluster| self.is_full(*cluster)) {
-            return false;
-        }
-        for cluster in new {
-            self.primaries.reaches(run, cluster);
-        }
-        true
-    }
-
-    /// Ends a run that comes to a cluster which holds up enough of them. Its primary is queued, and held until there is a permit.
-    fn put_off(&mut self, run: RunId, key: &PrimaryKey, now: Time) -> References {
-        self.park(run);
-        self.stop_waiting(key, now);
-        References::Parked
-    }
-
     /// Ends a run whose primary runs again once something is known.
     pub(super) fn park(&mut self, id: RunId) {
         let Some(key) = self.end_run(id) else { return };
@@ -530,20 +322,6 @@ impl Core {
             }
             other => primary.job = other,
         }
-    }
-
-    fn end_run(&mut self, id: RunId) -> Option<Arc<PrimaryKey>> {
-        let (key, clusters) = self.primaries.end_run(id)?;
-        for cluster in clusters {
-            self.unhold(cluster);
-        }
-        if self.behind.remove(&key)
-            && let Some(primary) = self.primaries.get_mut(&key)
-            && let Job::Queued(priority, _) = primary.job
-        {
-            primary.job = Job::Queued(priority, self.queue.push(key.clone(), priority));
-        }
-        Some(key)
     }
 
     pub(super) fn is_waiting(&self, key: &PrimaryKey) -> bool {
@@ -627,51 +405,6 @@ impl Core {
         self.plan_next(&key, &result, &ended.way, now);
     }
 
-    /// What a successful run named is what its primary depends on. After one that failed, the repair of anything that it or
-    /// the last good one depended on must wake it.
-    fn replace_sets(&mut self, key: &Arc<PrimaryKey>, ended: &Run, result: &RunResult, now: Time) {
-        let forgetful = self.planted(Planted::SetKeptAfterFailure);
-        let Some(primary) = self.primaries.get_mut(key) else {
-            return;
-        };
-        if !matches!(result, RunResult::Done { .. }) {
-            if forgetful {
-                let mut dropped: BTreeSet<QueryId> = ended.named.iter().copied().collect();
-                dropped.retain(|id| primary.queries.binary_search(id).is_err());
-                primary.failures += 1;
-                for query in dropped {
-                    self.unregister(query, &User::Primary(key.clone()), now);
-                }
-                return;
-            }
-            unite(&mut primary.queries, ended.named.clone());
-            unite(&mut primary.join_keys, ended.join_keys.clone());
-            unite(&mut primary.protects, ended.protects.clone());
-            primary.failures += 1;
-            return;
-        }
-        let mut latest = ended.latest.clone();
-        latest.sort_unstable();
-        latest.dedup();
-        let mut dropped: BTreeSet<QueryId> = std::mem::replace(&mut primary.queries, latest).into_iter().collect();
-        dropped.extend(&ended.named);
-        dropped.retain(|id| primary.queries.binary_search(id).is_err());
-        unite(&mut primary.join_keys, ended.join_keys.clone());
-        let unused = replace(&mut primary.join_keys, &ended.latest_joins);
-        let released = if ended.blind {
-            unite(&mut primary.protects, ended.protects.clone());
-            Vec::new()
-        } else {
-            replace(&mut primary.protects, &ended.protects)
-        };
-        primary.failures = 0;
-        self.forget_joins(key, &unused);
-        self.unprotect(key, &released);
-        for query in dropped {
-            self.unregister(query, &User::Primary(key.clone()), now);
-        }
-    }
-
     /// Remembers a run's writes until their events come. Of objects that nobody asks for, none will.
     fn expect_events(&mut self, key: &Arc<PrimaryKey>, written: &[WrittenObject], way: &Arc<Way>) {
         self.changes_were_of(key, written);
@@ -742,42 +475,4 @@ impl Core {
             }
         }
     }
-
-    fn add_joins(&mut self, key: &Arc<PrimaryKey>, joins: &[Arc<str>]) {
-        if let Some(controller) = self.controllers.get_mut(&key.controller) {
-            for join in joins {
-                controller.joins.entry(join.clone()).or_default().insert(key.clone());
-            }
-        }
-    }
-
-    fn forget_joins(&mut self, key: &Arc<PrimaryKey>, joins: &[Arc<str>]) {
-        let Some(controller) = self.controllers.get_mut(&key.controller) else {
-            return;
-        };
-        for join in joins {
-            if let Some(primaries) = controller.joins.get_mut(join) {
-                primaries.remove(key);
-                if primaries.is_empty() {
-                    controller.joins.remove(join);
-                }
-            }
-        }
-    }
-}
-
-fn unite<T: Ord>(all: &mut Vec<T>, more: Vec<T>) {
-    all.extend(more);
-    all.sort_unstable();
-    all.dedup();
-}
-
-/// Replaces a set, and gives what is no longer in it.
-fn replace<T: Ord + Clone>(all: &mut Vec<T>, new: &[T]) -> Vec<T> {
-    let mut sorted = new.to_vec();
-    sorted.sort_unstable();
-    sorted.dedup();
-    let mut old = std::mem::replace(all, sorted);
-    old.retain(|item| all.binary_search(item).is_err());
-    old
 }
