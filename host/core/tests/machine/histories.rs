@@ -9,12 +9,10 @@ use patchbay_core::{
     Variant, Version, WatchId, WatchKey,
 };
 
+use crate::words::primary_kind;
+
 fn second(count: u64) -> Time {
     Time(Duration::from_secs(count))
-}
-
-fn primary_kind() -> Kind {
-    Kind::new("example.dev/v1", "Copy")
 }
 
 fn source_kind() -> Kind {

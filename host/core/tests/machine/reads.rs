@@ -1,40 +1,13 @@
 //! Reads that fail, and reads that find other data than were known.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use patchbay_core::{
-    Attachment, Change, ClusterId, ControllerId, Core, Effect, Failure, FailureReason, Fields, Finished, Kind,
-    Metadata, ObjectKey, ObjectName, Query, ReadId, ReadScope, ReferenceSet, References, RunResult, Settings, State,
-    Target, Time, Variant, Version, WatchId,
+    Attachment, Change, ClusterId, ControllerId, Core, Effect, Failure, FailureReason, Fields, Finished, ObjectName,
+    Query, ReadId, ReadScope, ReferenceSet, References, RunResult, Settings, State, Target, Time, Version, WatchId,
 };
 
-fn shared() -> ObjectKey {
-    ObjectKey {
-        cluster: ClusterId::HOST,
-        kind: Kind::new("v1", "ConfigMap"),
-        name: ObjectName::new(Some("n"), "shared"),
-    }
-}
-
-fn primary_kind() -> Kind {
-    Kind::new("example.dev/v1", "Copy")
-}
-
-fn metadata(version: u64) -> Metadata {
-    Metadata {
-        uid: "uid".into(),
-        version: Version(version),
-        ..Metadata::default()
-    }
-}
-
-fn whole(text: &str) -> Vec<Variant> {
-    vec![Variant {
-        fields: Fields::Whole,
-        text: Arc::from(text),
-    }]
-}
+use crate::words::{metadata, primary_kind, shared, whole};
 
 /// One primary that depends on one ConfigMap and has run once.
 struct World {

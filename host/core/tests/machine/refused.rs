@@ -1,7 +1,6 @@
 //! A cluster that refuses wide watches.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use patchbay_core::{
     Attachment, ClusterId, ControllerId, Core, Effect, Failure, FailureReason, Fields, Finding, Finished, Kind,
@@ -9,23 +8,12 @@ use patchbay_core::{
     Variant, Version, WatchId,
 };
 
+use crate::words::{metadata, primary_kind, whole};
+
 const NAMES: usize = 900;
 
-fn primary_kind() -> Kind {
-    Kind::new("example.dev/v1", "Copy")
-}
-
 fn primary() -> (ObjectName, Metadata, Vec<Variant>) {
-    let metadata = Metadata {
-        uid: "uid".into(),
-        version: Version(1),
-        ..Metadata::default()
-    };
-    let variant = Variant {
-        fields: Fields::Whole,
-        text: Arc::from("primary"),
-    };
-    (ObjectName::new(None, "p"), metadata, vec![variant])
+    (ObjectName::new(None, "p"), metadata(1), whole("primary"))
 }
 
 /// One primary that names many ConfigMaps of one namespace, in a cluster that lets them be watched by name only.

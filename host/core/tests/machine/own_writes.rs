@@ -1,42 +1,14 @@
 //! A run's own writes do not wake it. They wake everyone else, and nothing that others wrote besides is lost.
 
-use std::sync::Arc;
-
 use patchbay_core::{
-    Attachment, Change, ClusterId, ControllerId, Core, Effect, Fields, Finished, Kind, Metadata, ObjectKey, ObjectName,
-    Query, ReadId, ReadScope, ReferenceSet, References, RunId, RunResult, Settings, State, Target, Time, Variant,
-    Version, WatchId, WrittenObject,
+    Attachment, Change, ClusterId, ControllerId, Core, Effect, Fields, Finished, ObjectKey, ObjectName, Query, ReadId,
+    ReadScope, ReferenceSet, References, RunId, RunResult, Settings, State, Target, Time, Version, WatchId,
+    WrittenObject,
 };
 
+use crate::words::{metadata, primary_kind, shared, whole};
+
 const NOW: Time = Time(std::time::Duration::ZERO);
-
-fn primary_kind() -> Kind {
-    Kind::new("example.dev/v1", "Copy")
-}
-
-fn shared() -> ObjectKey {
-    ObjectKey {
-        cluster: ClusterId::HOST,
-        kind: Kind::new("v1", "ConfigMap"),
-        name: ObjectName::new(Some("n"), "shared"),
-    }
-}
-
-fn metadata(version: u64) -> Metadata {
-    Metadata {
-        uid: "uid".into(),
-        version: Version(version),
-        labels: Default::default(),
-        ..Metadata::default()
-    }
-}
-
-fn whole(text: &str) -> Vec<Variant> {
-    vec![Variant {
-        fields: Fields::Whole,
-        text: Arc::from(text),
-    }]
-}
 
 fn written(object: ObjectKey, version: u64) -> WrittenObject {
     WrittenObject {

@@ -1,41 +1,14 @@
 //! What a plugin says a change concerns: everyone but the primary that wrote it, and by the way that it came.
 
-use std::sync::Arc;
-
 use patchbay_core::{
-    Attachment, CallId, Change, ClusterId, ControllerId, Core, Criterion, Dependent, Effect, Fields, Finished, Kind,
-    Metadata, Namespaces, ObjectKey, ObjectName, Query, ReferenceSet, References, RunId, RunResult, Selector, Settings,
-    State, Target, Time, Variant, Version, WatchId, WrittenObject,
+    Attachment, CallId, Change, ClusterId, ControllerId, Core, Criterion, Dependent, Effect, Fields, Finished,
+    Namespaces, ObjectName, Query, ReferenceSet, References, RunId, RunResult, Selector, Settings, State, Target, Time,
+    Version, WatchId, WrittenObject,
 };
 
+use crate::words::{metadata, primary_kind, shared, whole};
+
 const NOW: Time = Time(std::time::Duration::ZERO);
-
-fn primary_kind() -> Kind {
-    Kind::new("example.dev/v1", "Copy")
-}
-
-fn shared() -> ObjectKey {
-    ObjectKey {
-        cluster: ClusterId::HOST,
-        kind: Kind::new("v1", "ConfigMap"),
-        name: ObjectName::new(Some("n"), "shared"),
-    }
-}
-
-fn metadata(version: u64) -> Metadata {
-    Metadata {
-        uid: "uid".into(),
-        version: Version(version),
-        ..Metadata::default()
-    }
-}
-
-fn whole(text: &str) -> Vec<Variant> {
-    vec![Variant {
-        fields: Fields::Whole,
-        text: Arc::from(text),
-    }]
-}
 
 fn written(version: u64) -> WrittenObject {
     WrittenObject {
