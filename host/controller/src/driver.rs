@@ -147,8 +147,12 @@ impl Driver {
                 let Some(connection) = self.connections.get(&key.cluster).cloned() else {
                     return;
                 };
-                let scope = self.hidden.hide(key.cluster, &key.kind, &format!("{:?}", key.scope));
-                tracing::debug!(cluster = connection.name(), kind = %key.kind, scope, "watch");
+                tracing::debug!(
+                    cluster = connection.name(),
+                    kind = %key.kind,
+                    scope = self.hidden.hide(key.cluster, &key.kind, &format!("{:?}", key.scope)),
+                    "watch"
+                );
                 let task = edges::start_watch(connection, id, key.clone(), messages);
                 self.watches.insert(id, (key, task));
             }

@@ -83,10 +83,8 @@ struct Ended {
 pub(crate) async fn run(context: Arc<RunContext>, executor: Arc<Executor>, mut begun: Begun) {
     let wakes = std::mem::take(&mut begun.wakes);
     let (began, before) = (Began::now(), begun.last.clone());
-    let told: Vec<String> = wakes.iter().map(ToString::to_string).collect();
-    let hidden = before.as_ref().and_then(|last| last.run.as_ref());
-    let names = hidden.iter().flat_map(|run| run.hidden.iter().map(|name| &**name));
-    tracing::debug!(primary = %context.name(), wakes = hide(&told.join("; "), names), "run");
+    // Made only if somebody reads it.
+    tracing::debug!(primary = %context.name(), wakes = shown(&wakes, before.as_deref()), "run");
     let ended = conduct(&context, &executor, begun).await;
     let end = ended.as_ref().map(|ended| (&ended.result, &ended.report));
     let record = Arc::new(RunRecord::new(&context, &began, &wakes, before.as_deref(), end));
@@ -102,6 +100,14 @@ pub(crate) async fn run(context: Arc<RunContext>, executor: Arc<Executor>, mut b
         }
     };
     let _ = context.driver.send(message).await;
+}
+
+/// Why a run began, without the names that the one before has found to be made of Secrets.
+fn shown(wakes: &[Wake], before: Option<&LastRun>) -> String {
+    let told: Vec<String> = wakes.iter().map(ToString::to_string).collect();
+    let hidden = before.and_then(|last| last.run.as_ref());
+    let names = hidden.iter().flat_map(|run| run.hidden.iter().map(|name| &**name));
+    hide(&told.join("; "), names)
 }
 
 async fn conduct(context: &Arc<RunContext>, executor: &Executor, begun: Begun) -> Option<Ended> {

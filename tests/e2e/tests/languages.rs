@@ -47,6 +47,13 @@ impl World {
             .map(drop)
     }
 
+    /// Applies the ConfigMap `source`.
+    async fn source(&self) -> Result<()> {
+        let metadata = json!({"name": "source"});
+        self.apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": "v"}}))
+            .await
+    }
+
     /// Applies a Mirror for each language, each under its name.
     async fn mirrors(&self, spec: Value) -> Result<()> {
         for language in LANGUAGES {
@@ -141,17 +148,14 @@ async fn a_missing_source_is_told_and_followed_when_it_appears() -> Result<()> {
     for language in LANGUAGES {
         world.ready(language, "False", "SourceMissing").await?;
     }
-    world
-        .apply(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "source"}, "data": {"k": "v"}}))
-        .await?;
+    world.source().await?;
     world.copies("ConfigMap", json!({"k": "v"})).await
 }
 
 #[tokio::test]
 async fn a_copy_that_somebody_edits_is_told_and_one_that_is_deleted_is_made_again() -> Result<()> {
     let world = World::new("copies").await?;
-    let source = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "source"}, "data": {"k": "v"}});
-    world.apply(source).await?;
+    world.source().await?;
     world
         .mirrors(json!({"from": {"kind": "ConfigMap", "name": "source"}}))
         .await?;
@@ -176,8 +180,7 @@ async fn a_copy_that_somebody_edits_is_told_and_one_that_is_deleted_is_made_agai
 #[tokio::test]
 async fn a_deleted_mirror_takes_its_copy_along() -> Result<()> {
     let world = World::new("deleted").await?;
-    let source = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "source"}, "data": {"k": "v"}});
-    world.apply(source).await?;
+    world.source().await?;
     world
         .mirrors(json!({"from": {"kind": "ConfigMap", "name": "source"}}))
         .await?;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use patchbay_harness::{Cluster, Host, HostOptions, Scope, condition, wait_for};
-use serde_json::json;
+use serde_json::{Value, json};
+use tempfile::TempDir;
 
 use crate::modules::PROVIDER;
 
@@ -19,6 +20,38 @@ fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> PolicyRule {
     }
 }
 
+/// A host that may do what the rules say, and the folder with its kubeconfig.
+async fn host_with(cluster: &Cluster, rules: &[PolicyRule]) -> Result<(Host, TempDir)> {
+    let kubeconfig = cluster
+        .service_account("default", "patchbay", rules, Scope::Cluster)
+        .await?;
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("kubeconfig");
+    std::fs::write(&file, serde_json::to_string(&kubeconfig)?)?;
+    let options = HostOptions {
+        kubeconfig: Some(file),
+        arguments: vec!["--log".to_owned(), "debug".to_owned()],
+        ..HostOptions::default()
+    };
+    Ok((Host::start(cluster, &options).await?, folder))
+}
+
+/// An Object whose target takes `k` of a source.
+fn copies(source: &str, target: &str, to: &str) -> Value {
+    json!({
+        "apiVersion": "kubernetes.crossplane.io/v1alpha2", "kind": "Object", "metadata": {"name": "o"},
+        "spec": {
+            "references": [{"patchesFrom": {
+                "apiVersion": "v1", "kind": source, "namespace": "default", "name": "source", "fieldPath": "data.k",
+            }, "toFieldPath": to}],
+            "forProvider": {"manifest": {
+                "apiVersion": "v1", "kind": target, "metadata": {"name": "target", "namespace": "default"},
+            }},
+            "providerConfigRef": {"name": "kubernetes-provider"},
+        },
+    })
+}
+
 #[tokio::test]
 async fn a_source_that_may_not_be_read_is_told_by_verb_and_resource_and_followed_once_it_may() -> Result<()> {
     let cluster = Cluster::start().await?;
@@ -29,33 +62,9 @@ async fn a_source_that_may_not_be_read_is_told_by_verb_and_resource_and_followed
         rule(&[""], &["secrets"], &["get", "list", "watch", "create", "patch"]),
         rule(&["", "events.k8s.io"], &["events"], &["create", "patch"]),
     ];
-    let kubeconfig = cluster
-        .service_account("default", "patchbay", &rules, Scope::Cluster)
-        .await?;
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("kubeconfig");
-    std::fs::write(&file, serde_json::to_string(&kubeconfig)?)?;
-    let _host = Host::start(
-        &cluster,
-        &HostOptions {
-            kubeconfig: Some(file),
-            ..HostOptions::default()
-        },
-    )
-    .await?;
+    let _host = host_with(&cluster, &rules).await?;
 
-    let object = json!({
-        "apiVersion": "kubernetes.crossplane.io/v1alpha2", "kind": "Object", "metadata": {"name": "o"},
-        "spec": {
-            "references": [{"patchesFrom": {
-                "apiVersion": "v1", "kind": "ConfigMap", "namespace": "default", "name": "source", "fieldPath": "data.k",
-            }, "toFieldPath": "stringData.k"}],
-            "forProvider": {"manifest": {
-                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "target", "namespace": "default"},
-            }},
-            "providerConfigRef": {"name": "kubernetes-provider"},
-        },
-    });
+    let object = copies("ConfigMap", "Secret", "stringData.k");
     cluster
         .apply("{apiVersion: v1, kind: ConfigMap, metadata: {name: source}, data: {k: one}}")
         .await?;
@@ -108,33 +117,11 @@ async fn the_rights_of_the_example_are_enough() -> Result<()> {
     cluster.apply_crds().await?;
     cluster.apply(PROVIDER).await?;
     let example = include_str!("../../../../examples/rights/host.yaml");
-    let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(example)?;
+    let documents: Vec<Value> = serde_saphyr::from_multiple(example)?;
     let role = documents.iter().find(|document| document["kind"] == "ClusterRole");
     let rules: Vec<PolicyRule> = serde_json::from_value(role.map(|role| role["rules"].clone()).unwrap_or_default())?;
-    let kubeconfig = cluster
-        .service_account("default", "patchbay", &rules, Scope::Cluster)
-        .await?;
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("kubeconfig");
-    std::fs::write(&file, serde_json::to_string(&kubeconfig)?)?;
-    let options = HostOptions {
-        kubeconfig: Some(file),
-        arguments: vec!["--log".to_owned(), "debug".to_owned()],
-        ..HostOptions::default()
-    };
-    let host = Host::start(&cluster, &options).await?;
-    let object = json!({
-        "apiVersion": "kubernetes.crossplane.io/v1alpha2", "kind": "Object", "metadata": {"name": "o"},
-        "spec": {
-            "references": [{"patchesFrom": {
-                "apiVersion": "v1", "kind": "Secret", "namespace": "default", "name": "source", "fieldPath": "data.k",
-            }, "toFieldPath": "data.k"}],
-            "forProvider": {"manifest": {
-                "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "target", "namespace": "default"},
-            }},
-            "providerConfigRef": {"name": "kubernetes-provider"},
-        },
-    });
+    let (host, _folder) = host_with(&cluster, &rules).await?;
+    let object = copies("Secret", "ConfigMap", "data.k");
     cluster
         .apply("{apiVersion: v1, kind: Secret, metadata: {name: source}, stringData: {k: one}}")
         .await?;
