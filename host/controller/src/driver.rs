@@ -1,14 +1,16 @@
 //! The task that owns the core: it turns messages into inputs and effects into tasks.
 
+mod answers;
+mod places;
+
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use patchbay_cluster::{Connection, Pool, RawObject, Recorder, WatchMessage};
 use patchbay_core::{
-    Attachment, Change, ClusterId, ClusterSource, ControllerId, Core, Effect, Failure, Finished, Kind, ObjectKey,
-    ObjectName, PrimaryKey, Protection, ReferenceSet, References, Releases, RunId, Slowed, State, Time, WatchId,
-    WatchKey, WriteRecord,
+    Attachment, Change, ClusterId, ControllerId, Core, Effect, Failure, Finished, Kind, ObjectKey, ObjectName,
+    PrimaryKey, RunId, Slowed, State, Time, WatchId, WatchKey, WriteRecord,
 };
 use patchbay_plugin::{Executor, contract};
 use tokio::sync::mpsc::Sender;
@@ -19,11 +21,10 @@ use crate::contention::Slowdown;
 use crate::dependents::{self, Call, Declared};
 use crate::edges;
 use crate::explain::{Asked, ControllerView, Explainer, Explanation, NotExplained, Reconciled, View};
-use crate::hidden::{self, Remembered};
-use crate::history::{History, KeptRun, NamedQuery, Refused};
+use crate::hidden::Remembered;
+use crate::history::{History, KeptRun};
 use crate::memory::LastRun;
-use crate::messages::{Held, LetGo, Located, Message, Reply};
-use crate::plan::object_reference;
+use crate::messages::{Located, Message};
 use crate::protect;
 use crate::translate;
 use crate::worker::{Begun, Named, RunContext, run};
@@ -429,93 +430,6 @@ impl Driver {
         }
     }
 
-    /// Answers a run's queries: those that make no sense or are not granted at once, the others by core.
-    fn answer(&mut self, context: &RunContext, set: &contract::ReferenceSet) -> Reply {
-        let queries = &set.queries;
-        let translated: Vec<Result<patchbay_core::Query, contract::QueryFailure>> =
-            queries.iter().map(|query| self.translate(context, query)).collect();
-        let sound = translated.iter().filter_map(|query| query.as_ref().ok().cloned());
-        let set = ReferenceSet {
-            queries: sound.collect(),
-            join_keys: set.join_keys.iter().map(|key| key.as_str().into()).collect(),
-            complete: set.complete,
-        };
-        let now = self.now();
-        let told = self.core.references(context.run, set, now);
-        let mut named = Vec::new();
-        context.named.replace(|before| {
-            named = self.named(context, queries, &translated, before);
-            named.clone()
-        });
-        for named in named {
-            if let Ok(query) = &named.asked {
-                named.hidden.iter().for_each(|name| self.hidden.add(query, name));
-            }
-        }
-        let mut findings = match told {
-            References::Answered(findings) => findings.into_iter(),
-            References::Parked | References::Gone => return Reply::GivenUp,
-            References::Unsettled => return Reply::Unsettled,
-        };
-        let mut secrets = Vec::new();
-        let mut answers = Vec::with_capacity(queries.len());
-        for (query, translated) in queries.iter().zip(translated) {
-            let finding = match translated {
-                Err(failure) => contract::Finding::Failed(failure),
-                Ok(translated) => {
-                    let Some(finding) = findings.next() else { break };
-                    if *translated.kind.kind == *"Secret" {
-                        secrets.extend(finding.texts());
-                    }
-                    translate::finding(finding, |cluster| self.core.cluster_name(cluster))
-                }
-            };
-            answers.push(contract::Answer {
-                id: query.id.clone(),
-                finding,
-            });
-        }
-        Reply::Answers { answers, secrets }
-    }
-
-    /// A run's queries under their ids, for those who ask what it depends on.
-    fn named(
-        &self,
-        context: &RunContext,
-        queries: &[contract::Query],
-        translated: &[Result<patchbay_core::Query, contract::QueryFailure>],
-        before: &[NamedQuery],
-    ) -> Vec<NamedQuery> {
-        let named = queries
-            .iter()
-            .zip(translated)
-            .map(|(query, translated)| match translated {
-                Ok(asked) => NamedQuery {
-                    id: query.id.as_str().into(),
-                    asked: Ok(self.core.registered(asked).unwrap_or_else(|| Arc::new(asked.clone()))),
-                    hidden: self.hidden_in(context, asked, before),
-                },
-                Err(failure) => NamedQuery {
-                    id: query.id.as_str().into(),
-                    asked: Err(Refused::new(failure, |message| context.secrets.masked(message, false))),
-                    hidden: Box::default(),
-                },
-            });
-        named.collect()
-    }
-
-    /// The names in a query that were made of Secrets. Those of the round before were looked at when less was known.
-    fn hidden_in(&self, context: &RunContext, query: &patchbay_core::Query, before: &[NamedQuery]) -> Box<[Box<str>]> {
-        let known = before.iter().find(|named| named.asked.as_deref() == Ok(query));
-        if let Some(known) = known {
-            return known.hidden.clone();
-        }
-        let source = self.core.cluster_source(query.cluster);
-        let parts = hidden::parts(query, source);
-        let hidden = parts.into_iter().filter(|part| context.is_hidden(part, before));
-        hidden.map(Box::from).collect()
-    }
-
     fn explain(&self, asked: &Asked) -> Result<Explanation, NotExplained> {
         let reconciled = self.controllers.iter().map(|(id, controller)| Reconciled {
             plugin: controller.attached.plugin.description().name.clone(),
@@ -540,127 +454,6 @@ impl Driver {
             wall: jiff::Timestamp::now(),
         };
         view.explain(asked)
-    }
-
-    fn translate(
-        &mut self,
-        context: &RunContext,
-        query: &contract::Query,
-    ) -> Result<patchbay_core::Query, contract::QueryFailure> {
-        let not_granted = |message| translate::refused(contract::QueryFailureReason::NotGranted, message);
-        let checked = translate::checked(query, &context.uid)?;
-        let (kind, grants) = (checked.kind(), &context.attached.grants);
-        grants
-            .check_objects(&kind.api_version, &kind.kind, contract::Verbs::READ)
-            .map_err(not_granted)?;
-        let cluster = match checked.cluster() {
-            contract::Cluster::ByKubeconfig(secret) => {
-                let primary = context.key.name.namespace.as_deref();
-                grants.check_secret(&secret.namespace, primary).map_err(not_granted)?;
-                let now = self.now();
-                self.core
-                    .cluster(translate::kubeconfig_key(secret, context.object.cluster), now)
-            }
-            other => self
-                .known_cluster(context, other)
-                .map_err(|message| translate::refused(contract::QueryFailureReason::Unreachable, message))?,
-        };
-        Ok(checked.on(cluster))
-    }
-
-    /// The id of a cluster that a query has named before.
-    fn known_cluster(&self, context: &RunContext, cluster: &contract::Cluster) -> Result<ClusterId, String> {
-        match cluster {
-            contract::Cluster::PrimaryCluster => Ok(context.object.cluster),
-            contract::Cluster::HostCluster => Ok(ClusterId::HOST),
-            contract::Cluster::ById(id) => self.by_id(context, id),
-            contract::Cluster::ByKubeconfig(secret) => self
-                .core
-                .known_cluster(&translate::kubeconfig_key(secret, context.object.cluster))
-                .ok_or_else(|| {
-                    let place = format!("{}/{}", secret.namespace, secret.name);
-                    format!("the cluster of kubeconfig Secret {place} is not connected: `references` must query the objects that are written there")
-                }),
-        }
-    }
-
-    /// The cluster that plugins know by an id. Ids are given by the host, so no cluster can claim to be another, and one
-    /// that is reached by a kubeconfig takes the same grant as the kubeconfig itself.
-    fn by_id(&self, context: &RunContext, id: &str) -> Result<ClusterId, String> {
-        let known = self
-            .connections
-            .keys()
-            .find(|cluster| self.core.cluster_name(**cluster) == id);
-        let cluster = *known.ok_or_else(|| format!("no cluster with id {id:?} is connected"))?;
-        if let Some(ClusterSource::Kubeconfig(source)) = self.core.cluster_source(cluster) {
-            let primary = context.key.name.namespace.as_deref();
-            context.attached.grants.check_secret(&source.namespace, primary)?;
-        }
-        Ok(cluster)
-    }
-
-    fn locate(
-        &self,
-        context: &RunContext,
-        cluster: &contract::Cluster,
-        kind: Kind,
-        name: ObjectName,
-    ) -> Result<Located, String> {
-        if let contract::Cluster::ByKubeconfig(secret) = cluster {
-            context
-                .attached
-                .grants
-                .check_secret(&secret.namespace, context.key.name.namespace.as_deref())?;
-        }
-        let cluster = self.known_cluster(context, cluster)?;
-        self.located(ObjectKey { cluster, kind, name })
-    }
-
-    fn located(&self, object: ObjectKey) -> Result<Located, String> {
-        let connection = self.connections.get(&object.cluster).cloned();
-        Ok(Located {
-            connection: connection.ok_or_else(|| self.disconnected(object.cluster).message.to_string())?,
-            observed: self.core.observed(&object),
-            object,
-        })
-    }
-
-    fn protect(
-        &mut self,
-        context: &RunContext,
-        objects: Vec<(contract::Cluster, Kind, ObjectName)>,
-    ) -> Vec<Result<(Located, Protection), String>> {
-        let located: Vec<Result<Located, String>> = objects
-            .into_iter()
-            .map(|(cluster, kind, name)| self.locate(context, &cluster, kind, name))
-            .collect();
-        let keys: Vec<ObjectKey> = located.iter().flatten().map(|located| located.object.clone()).collect();
-        let mut protections = self.core.protect(context.run, &keys).into_iter();
-        let mut protection = |located| (located, protections.next().unwrap_or(Protection::Unqueried));
-        located
-            .into_iter()
-            .map(|located| located.map(&mut protection))
-            .collect()
-    }
-
-    fn let_go(&mut self, context: &RunContext) -> LetGo {
-        let Releases::Now(objects) = self.core.let_go(context.run, self.now()) else {
-            return LetGo::Later;
-        };
-        let held = objects.into_iter().map(|(object, uid)| Held {
-            object: object_reference(&object, self.core.cluster_name(object.cluster)),
-            uid,
-            located: self.located(object),
-        });
-        LetGo::Now(held.collect())
-    }
-
-    fn disconnected(&self, cluster: ClusterId) -> Failure {
-        let name = self.core.cluster_name(cluster);
-        Failure::new(
-            patchbay_core::FailureReason::Unreachable,
-            format!("cluster {name} is not connected"),
-        )
     }
 }
 
